@@ -28,4 +28,5 @@ mod tables;
 mod testing;
 mod texts;
 mod traps;
+mod unread;
 mod wasi;

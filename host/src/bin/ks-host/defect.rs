@@ -1,8 +1,11 @@
 //! The report for a person when the host itself has a defect, and what they should send to its maintainers.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::panic::{self, PanicHookInfo};
+
+use ks_host::Writer;
+use ks_host::text::one_line;
 
 /// Replaces the panic message of the standard library, for all threads, by a text that says what to report.
 pub(crate) fn report_panics() {
@@ -12,8 +15,9 @@ pub(crate) fn report_panics() {
         if ks_compiler::defect::is_contained(info) {
             return;
         }
-        // A failed write must not panic again, which would end all plugins.
-        let _ = io::stderr().write_all(report_text(info).as_bytes());
+        // A failed write must not panic again, which would end all plugins. One that waits ends with the
+        // plugin whose thread panicked.
+        let _ = Writer::stderr().write_all(report_text(info).as_bytes());
     }));
 }
 
@@ -23,7 +27,7 @@ pub(crate) fn contain(run: impl FnOnce() -> u8 + panic::UnwindSafe) -> u8 {
 }
 
 fn report_text(info: &PanicHookInfo<'_>) -> String {
-    let message = info.payload_as_str().unwrap_or("a panic without words");
+    let message = one_line(info.payload_as_str().unwrap_or("a panic without words"));
     let location = info.location().map_or_else(|| "an unknown place".into(), ToString::to_string);
     let thread = std::thread::current();
     let backtrace = Backtrace::capture();
@@ -34,7 +38,7 @@ fn report_text(info: &PanicHookInfo<'_>) -> String {
     format!(
         "ks-host: a defect of ks-host at {location}, thread `{}`: {message}\n  \
          do: report these lines with the plugin file: ks-host {}, {}\n{frames}",
-        thread.name().unwrap_or_default(),
+        one_line(thread.name().unwrap_or_default()),
         env!("CARGO_PKG_VERSION"),
         machine(),
     )

@@ -2,11 +2,9 @@
 //! by a changed file on SIGHUP.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ks_host::naming::NamingProcess;
@@ -14,8 +12,8 @@ use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
 use ks_host::world::{Audit, Calls, Form, Share};
-use ks_host::{ExecStatus, Host, RunOptions};
-use ks_wit::command_output::{with_causes, write_stderr};
+use ks_host::{ExecStatus, Host, RunOptions, Writer};
+use ks_wit::command_output::{shown, with_causes, write_stderr};
 use nix::sys::signal::Signal;
 
 use crate::prepare::{self, Prepared};
@@ -75,12 +73,13 @@ pub(crate) struct Member {
     /// Output form of the plugin's prints.
     pub(crate) form: Form,
     /// File for the prints; none means standard output.
-    pub(crate) output: Option<Arc<File>>,
+    pub(crate) output: Option<Writer>,
     /// Whether control characters in the prints stay as they are.
     pub(crate) raw: bool,
 }
 
-/// State that the signal thread and the plugins' threads share.
+/// State that the signal thread and the plugins' threads share. No thread writes output or waits for anything
+/// else while it holds the lock, since the signal thread needs it to end the plugins.
 pub(crate) struct Fleet {
     slots: Mutex<PluginSlots>,
     changed: Condvar,
@@ -192,10 +191,7 @@ impl Fleet {
                 calls,
                 catalog: member.catalog.clone(),
                 policy: member.policy.clone(),
-                stdout: match &member.output {
-                    Some(file) => Box::new(Arc::clone(file)),
-                    None => Box::new(io::stdout()),
-                },
+                stdout: Box::new(member.output.clone().unwrap_or_else(Writer::stdout)),
                 form: member.form,
                 raw: member.raw,
                 stop: stop.clone(),
@@ -272,8 +268,10 @@ impl Fleet {
         waited.unwrap_or_else(PoisonError::into_inner).0.asked > 0
     }
 
-    /// Asks all plugins to stop; the second call ends them.
-    pub(crate) fn stop(&self) {
+    /// Asks all plugins to stop; later calls end them. Returns true for these: the process must end soon,
+    /// whatever its threads wait for.
+    #[must_use]
+    pub(crate) fn stop(&self) -> bool {
         let mut slots = self.lock();
         if slots.slots.is_empty() {
             // They are still compiled: nothing is attached yet.
@@ -288,6 +286,7 @@ impl Fleet {
             if slots.asked == 1 { slot.stop.ask(StopReason::Asked) } else { slot.stop.kill() }
         }
         self.changed.notify_all();
+        slots.asked > 1
     }
 
     /// Reads every plugin's file again, and replaces the plugins whose file has changed. A plugin whose file
@@ -303,19 +302,22 @@ impl Fleet {
             match prepare::changed(host, &path, digest) {
                 Ok(Some(next)) => self.replace(index, next),
                 Ok(None) => {}
-                Err(_) => write_stderr(format_args!("ks-host: {} runs on as it was", path.display())),
+                Err(_) => write_stderr(format_args!("ks-host: {} runs on as it was", shown(path))),
             }
         }
     }
 
     fn replace(&self, index: usize, next: Prepared) {
-        let mut slots = self.lock();
-        let slot = &mut slots.slots[index];
-        write_stderr(format_args!("ks-host: {} has changed and is started again", slot.name));
-        slot.digest = next.digest;
-        slot.next = Some(next);
-        slot.stop.ask(StopReason::Asked);
+        let name = {
+            let mut slots = self.lock();
+            let slot = &mut slots.slots[index];
+            slot.digest = next.digest;
+            slot.next = Some(next);
+            slot.stop.ask(StopReason::Asked);
+            slot.name.clone()
+        };
         self.changed.notify_all();
+        write_stderr(format_args!("ks-host: {name} has changed and is started again"));
     }
 
     fn lock(&self) -> MutexGuard<'_, PluginSlots> {

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use ks_host::RunOptions;
 use ks_host::plugin::Outcome;
 use ks_host::policy::{Limit, Policy};
 use ks_host::record::{Order, Record, Recording, Replay};
 use ks_host::world::Calls;
+use ks_host::{RunOptions, Writer};
+use ks_wit::command_output::shown;
 
 use crate::{apart, cache, output, output_file, prepare, run};
 
@@ -36,16 +37,16 @@ pub(crate) struct Args {
     no_cache: bool,
 }
 
-/// Starts a recording in this file, which is readable only for this user if it is new.
+/// Starts a recording in this file, which is replaced by one that is readable only for this user.
 pub(crate) fn record_to(file: &Path, plugin: &str) -> anyhow::Result<Recording> {
     let opened = output_file::create(file);
-    let recording = opened.and_then(|opened| Recording::start(opened, plugin));
-    recording.with_context(|| format!("cannot write the record {}", file.display()))
+    let recording = opened.and_then(|opened| Recording::start(Writer::new(opened), plugin));
+    recording.with_context(|| format!("cannot write the record {}", shown(file)))
 }
 
 /// Replays a recording. The exit code is the plugin's, as recorded; 125 if the run differs.
 pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
-    let display = args.record.display();
+    let display = shown(&args.record);
     let file = fs::File::open(&args.record).with_context(|| format!("cannot read {display}"))?;
     let record = Record::read(file).with_context(|| format!("cannot use {display}"))?;
     let order = if args.any_order { Order::Any } else { Order::Same };

@@ -1,18 +1,20 @@
 //! `ks-host [run] PLUGIN..`: runs plugins in the foreground, each on a thread of its own.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use ks_host::Writer;
 use ks_host::bpf::statistics::Statistics;
 use ks_host::perf::{Catalog, EventTable, Sysfs};
 use ks_host::policy::{Limit, Policy};
 use ks_host::quantity;
 use ks_host::text::{MOST_BYTES, visible};
 use ks_host::world::{Audit, Form, Share};
+use ks_wit::command_output::shown;
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::stacks::{Output, Stacks};
@@ -200,24 +202,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
 }
 
-/// Opens the audit log in this file, which is readable only for this user if it is new.
+/// Opens the audit log in this file, and makes it readable only for this user.
 fn audit_to(file: &Path) -> anyhow::Result<Audit> {
     let opened = output_file::append(file);
-    opened.map(Audit::new).with_context(|| format!("cannot write the audit {}", file.display()))
+    opened
+        .map(|file| Audit::new(Writer::new(file)))
+        .with_context(|| format!("cannot write the audit {}", shown(file)))
 }
 
-/// Opens the file for plugins' prints, which is readable only for this user if it is new.
-fn output_to(file: &Path) -> anyhow::Result<Arc<File>> {
+/// Replaces the file for plugins' prints by one that is readable only for this user.
+fn output_to(file: &Path) -> anyhow::Result<Writer> {
     let opened = output_file::create(file);
-    opened.map(Arc::new).with_context(|| format!("--output: cannot write {}", file.display()))
+    opened.map(Writer::new).with_context(|| format!("--output: cannot write {}", shown(file)))
 }
 
 /// Returns the catalog of this machine's events and those of the tables.
 pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
     let mut table = EventTable::default();
     for file in tables {
-        let json = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        table.add(&json).with_context(|| format!("cannot use {}", file.display()))?;
+        let json = fs::read_to_string(file).with_context(|| format!("cannot read {}", shown(file)))?;
+        table.add(&json).with_context(|| format!("cannot use {}", shown(file)))?;
     }
     Ok(Catalog::new(Sysfs::default(), table))
 }

@@ -1,5 +1,5 @@
-//! Signal handling. The first Ctrl-C or SIGTERM asks the plugins to stop, the second ends them; one that
-//! arrives right after the first is ignored. SIGHUP rereads changed plugin files, unless it means that the
+//! Signal handling. The first Ctrl-C or SIGTERM asks the plugins to stop, the second ends them and the
+//! command, whatever its threads wait for; one that arrives right after the first is ignored. SIGHUP rereads changed plugin files, unless it means that the
 //! terminal has gone.
 
 use std::io::{self, IsTerminal};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::{Duration, Instant};
 
-use ks_wit::command_output::write_stderr;
+use ks_host::Writer;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::fleet::Fleet;
@@ -16,8 +16,13 @@ use crate::fleet::Fleet;
 /// the child's group, and a terminal sends Ctrl-C to the whole group while a parent forwards it.
 const SAME: Duration = Duration::from_millis(200);
 
+/// Time after the second request in which the plugins release what they hold and the command reports their
+/// end. Then the process exits: the report may wait for a reader that never comes. What is attached is then
+/// detached by the kernel, and by the process that removes filters of tc programs.
+const END_AFTER: Duration = Duration::from_secs(1);
+
 /// Blocks the signals in the calling thread, and so in all threads that it starts, and waits for them on a
-/// thread of its own: no code runs in a signal handler.
+/// thread of its own: no code runs in a signal handler. That thread never waits for output.
 pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block()?;
@@ -33,7 +38,10 @@ pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
                 reload(&mut reloader, &fleet);
             } else if last.is_none_or(|(before, at)| before != signal || at.elapsed() > SAME) {
                 last = Some((signal, Instant::now()));
-                fleet.stop();
+                if fleet.stop() {
+                    std::thread::sleep(END_AFTER);
+                    std::process::exit(crate::ENDED.into());
+                }
             }
         }
     })?;
@@ -58,9 +66,11 @@ fn reload(reloader: &mut Option<SyncSender<()>>, fleet: &Arc<Fleet>) {
     match started {
         Ok(_) => *reloader = Some(again),
         Err(error) => {
-            write_stderr(format_args!(
-                "ks-host: cannot start the thread that reads plugins again: {error}; they run on as they were"
-            ));
+            let message = format!(
+                "ks-host: cannot start the thread that reads plugins again: {error}; they run on as they \
+                 were\n"
+            );
+            Writer::stderr().write_at_once(message.as_bytes());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `-v`: writes the library's `tracing` events to standard error.
 
 use std::fmt::{self, Write as _};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ks_host::text;
-use ks_wit::command_output::write_stderr;
+use ks_host::{Writer, text};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -41,7 +41,10 @@ impl Subscriber for Stderr {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        write_stderr(format_args!("[{}]{}", event.metadata().target(), text::lines(&line.0)));
+        let prefix = format!("[{}]", event.metadata().target());
+        let text = format!("{prefix}{}\n", text::message(&line.0, &format!("{prefix} ")));
+        // Plugins' threads come here, too. A failure cannot be reported anywhere.
+        let _ = Writer::stderr().write_all(text.as_bytes());
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
