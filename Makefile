@@ -74,13 +74,14 @@ quick: packages
 	$(TEST) --no-fail-fast --lib --bins --test compiler-units --test host-units --test compiler --test cases --test plain \
 		-- --skip root_
 
-# Formatting, lints, the documentation of the libraries, the compiler's objects without the language, and what the documents,
-# the manifests, the tables and generated files promise; a warning is an error.
+# Formatting, lints, the documentation of the libraries, the compiler's objects without the language, the host without
+# scripts, and what the documents, the manifests, the tables and generated files promise; a warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --lib
 	$(CARGO) check --release --lib --no-default-features -p ks-compiler
+	$(CARGO) clippy --release --no-default-features --features plugins -p ks-host -- -D warnings
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
 	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: names:: tables:: --skip root_
 
