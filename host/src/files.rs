@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -97,7 +97,7 @@ impl RegularFile {
         // O_PATH finds the file without opening it, so no driver is called.
         let found = open(path, libc::O_PATH)?;
         let state = regular(&found)?;
-        if is_of_kernel(&found)? {
+        if is_of_kernel(&found).map_err(|errno| FileError::Kernel { call: "fstatfs", errno })? {
             return Err(FileError::OfKernel);
         }
         // Reopens the examined file, whatever its path names now. The holder of a lease on it could delay a
@@ -220,8 +220,9 @@ const OF_KERNEL: [libc::c_long; 18] = [
     0x6573_5543, // fusectl
 ];
 
-fn is_of_kernel(file: &File) -> Result<bool, FileError> {
-    let facts = fstatfs(file).map_err(|errno| FileError::Kernel { call: "fstatfs", errno })?;
+/// Whether a file is a function of the kernel. An `O_PATH` descriptor suffices, which calls no driver.
+pub(crate) fn is_of_kernel(file: impl AsFd) -> Result<bool, Errno> {
+    let facts = fstatfs(file)?;
     // C libraries declare the number with different types.
     Ok(OF_KERNEL.contains(&(facts.filesystem_type().0 as libc::c_long)))
 }

@@ -524,17 +524,18 @@ fn open(group: &Group<'_>, process: Option<&Process>) -> Result<(OpenedFile, Vec
     let recorded = group.recorded.ok_or(NoNames::Refused(OpenRefusal::Missing))?;
     // The root of an ended process is unknown: the file at this path here may be another one.
     let root = process.map_or_else(Root::own, Process::root).map_err(NoNames::Refused)?;
-    let opened = root.file(group.path, MAX_PROGRAM_BYTES).map_err(NoNames::Refused)?;
-    match &recorded.identity {
-        Identity::BuildId(id) => Ok((opened, id.clone())),
+    let found = root.find(group.path).map_err(NoNames::Refused)?;
+    let build_id = match &recorded.identity {
+        // Only the contents have it: the naming process compares it.
+        Identity::BuildId(id) => id.clone(),
         Identity::Inode { major, minor, inode } => {
-            if process::is_file(&opened, *major, *minor, *inode) {
-                Ok((opened, Vec::new()))
-            } else {
-                Err(NoNames::OtherFile)
+            if !process::is_file(&found.key(), *major, *minor, *inode) {
+                return Err(NoNames::OtherFile);
             }
+            Vec::new()
         }
-    }
+    };
+    Ok((found.open(MAX_PROGRAM_BYTES).map_err(NoNames::Refused)?, build_id))
 }
 
 /// Copies the vDSO from this process's memory: it is the same in all processes of one kind.

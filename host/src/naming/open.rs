@@ -2,8 +2,9 @@
 //!
 //! A path of another process is resolved inside that process's root, never outside, and never through magic
 //! links of procfs. The file is checked before it is opened (`O_PATH` has no effect on a device, a FIFO or a
-//! lease). Only a regular file of bounded length is opened, without blocking. Its identity is taken from the
-//! descriptor: a path is resolved only once.
+//! lease). Only a regular file of bounded length is opened, without blocking, and none of a file system of the
+//! kernel: in a user namespace its owner binds such a file over any path, and opening it has effects. A file's
+//! identity is taken from the descriptor, and compared before the file is opened: a path is resolved only once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,6 +15,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::libc;
 use nix::sys::stat::Mode;
+
+use crate::files::is_of_kernel;
 
 /// Largest program, library or debug file that is read, in bytes.
 pub(crate) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -33,6 +36,9 @@ pub(crate) enum OpenRefusal {
     /// It is a device, a FIFO, a directory or a socket.
     #[error("it is not a regular file")]
     NotRegular,
+    /// It is on procfs, sysfs or a similar file system of the kernel.
+    #[error("it is a file of the kernel itself, not of a program")]
+    OfKernel,
     /// Its length in bytes exceeds the limit.
     #[error("it has {0} bytes, more than are read")]
     TooLong(u64),
@@ -116,14 +122,18 @@ impl Root {
         .map(Root)
     }
 
-    /// Opens the regular file at this path. Links are followed inside the root.
-    pub(crate) fn file(&self, path: &[u8], most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
-        let found = self.open_path(
+    /// Finds the file at this path without opening it. Links are followed inside the root.
+    pub(crate) fn find(&self, path: &[u8]) -> Result<FoundFile, OpenRefusal> {
+        FoundFile::of(self.open_path(
             path,
             OFlag::empty(),
             ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS,
-        )?;
-        regular(found, most_bytes)
+        )?)
+    }
+
+    /// Opens the regular file at this path. Links are followed inside the root.
+    pub(crate) fn file(&self, path: &[u8], most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
+        self.find(path)?.open(most_bytes)
     }
 
     /// Opens the regular file with this name directly in this directory: no link, no subdirectory.
@@ -136,7 +146,7 @@ impl Root {
             OFlag::O_NOFOLLOW,
             ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS,
         )?;
-        regular(found, most_bytes)
+        FoundFile::of(found)?.open(most_bytes)
     }
 
     fn open_path(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, OpenRefusal> {
@@ -152,30 +162,49 @@ impl Root {
     }
 }
 
-/// Reopens an `O_PATH` descriptor for reading, if it is a regular file of at most this many bytes.
-pub(crate) fn regular(found: OwnedFd, most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
-    let found = File::from(found);
-    let facts = found.metadata()?;
-    if !facts.is_file() {
-        return Err(OpenRefusal::NotRegular);
-    }
-    if facts.len() > most_bytes {
-        return Err(OpenRefusal::TooLong(facts.len()));
-    }
-    // The descriptor refers to this very inode. O_NONBLOCK: an owner may hold a lease, for which open(2)
-    // would wait.
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
-    Ok(OpenedFile { file, key: key(&facts), owner: facts.uid(), links: facts.nlink() })
+/// A file that was found and not opened: its type, length and identity are known.
+#[derive(Debug)]
+pub(crate) struct FoundFile {
+    /// An `O_PATH` descriptor.
+    found: File,
+    facts: fs::Metadata,
 }
 
-fn key(facts: &fs::Metadata) -> FileKey {
-    FileKey {
-        device: facts.dev(),
-        inode: facts.ino(),
-        length: facts.len(),
-        changed: (facts.ctime(), facts.ctime_nsec()),
+impl FoundFile {
+    /// Examines the file of an `O_PATH` descriptor.
+    pub(crate) fn of(found: OwnedFd) -> Result<FoundFile, OpenRefusal> {
+        let found = File::from(found);
+        let facts = found.metadata()?;
+        Ok(FoundFile { found, facts })
+    }
+
+    /// Its identity.
+    pub(crate) fn key(&self) -> FileKey {
+        FileKey {
+            device: self.facts.dev(),
+            inode: self.facts.ino(),
+            length: self.facts.len(),
+            changed: (self.facts.ctime(), self.facts.ctime_nsec()),
+        }
+    }
+
+    /// Opens the file for reading, if it is a regular file of at most this many bytes, and not of the kernel.
+    pub(crate) fn open(self, most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
+        if !self.facts.is_file() {
+            return Err(OpenRefusal::NotRegular);
+        }
+        if is_of_kernel(&self.found)? {
+            return Err(OpenRefusal::OfKernel);
+        }
+        if self.facts.len() > most_bytes {
+            return Err(OpenRefusal::TooLong(self.facts.len()));
+        }
+        // The descriptor refers to this very inode. O_NONBLOCK: an owner may hold a lease, for which open(2)
+        // would wait.
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let file = options.open(format!("/proc/self/fd/{}", self.found.as_raw_fd()))?;
+        Ok(OpenedFile { file, key: self.key(), owner: self.facts.uid(), links: self.facts.nlink() })
     }
 }
 
@@ -248,6 +277,17 @@ mod tests {
         assert_eq!(refused(own.file(b"/dev/null", 9)), OpenRefusal::NotRegular);
         folder.write("long", "0123456789");
         assert_eq!(refused(root.file(b"long", 9)), OpenRefusal::TooLong(10));
+    }
+
+    /// procfs reports them as regular files without contents.
+    #[test]
+    fn files_of_the_kernel_are_not_opened() {
+        let own = Root::own().expect("there is one");
+        for path in [&b"/proc/version"[..], b"/proc/1/mem", b"/sys/kernel/notes"] {
+            let found = own.find(path).expect("it is only looked at");
+            assert!(found.facts.is_file());
+            assert_eq!(refused(found.open(u64::MAX)), OpenRefusal::OfKernel);
+        }
     }
 
     #[test]

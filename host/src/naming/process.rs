@@ -15,7 +15,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::time::ClockId;
 
-use super::open::{self, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
+use super::open::{FileKey, FoundFile, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
 use crate::maps::{self, MapsEntry};
 use crate::{perf, procfs};
 
@@ -100,11 +100,11 @@ impl Process {
         // A magic link that the kernel creates; only some users may follow it.
         let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
         match openat(self.folder.as_fd(), link.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
-            Ok(found) => open::regular(found, MAX_PROGRAM_BYTES),
+            Ok(found) => FoundFile::of(found)?.open(MAX_PROGRAM_BYTES),
             Err(_) => {
-                let file = self.root()?.file(&mapping.name, MAX_PROGRAM_BYTES)?;
-                let is_same = is_file(&file, mapping.major, mapping.minor, mapping.inode);
-                if is_same { Ok(file) } else { Err(OpenRefusal::Missing) }
+                let found = self.root()?.find(&mapping.name)?;
+                let is_same = is_file(&found.key(), mapping.major, mapping.minor, mapping.inode);
+                if is_same { found.open(MAX_PROGRAM_BYTES) } else { Err(OpenRefusal::Missing) }
             }
         }
     }
@@ -163,10 +163,10 @@ fn perf_map(root: Result<Root, OpenRefusal>, pid: u32, user: u32) -> Result<Opti
 
 /// Whether a file has these device and inode numbers of a mapping. File systems with several layers or
 /// subvolumes report different devices for a file and for its mappings; these devices have major number 0.
-pub(super) fn is_file(file: &OpenedFile, major: u32, minor: u32, inode: u64) -> bool {
-    let device = (nix::sys::stat::major(file.key.device), nix::sys::stat::minor(file.key.device));
+pub(super) fn is_file(key: &FileKey, major: u32, minor: u32, inode: u64) -> bool {
+    let device = (nix::sys::stat::major(key.device), nix::sys::stat::minor(key.device));
     let is_device = device == (u64::from(major), u64::from(minor)) || device.0 == 0 && major == 0;
-    is_device && file.key.inode == inode
+    is_device && key.inode == inode
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
         let mapping = found[1].clone().expect("code is mapped");
         assert!(mapping.is_code && found[0].is_none() && found[2].is_none());
         let file = own.mapped_file(&mapping).expect("a test can be read");
-        assert!(is_file(&file, mapping.major, mapping.minor, mapping.inode));
+        assert!(is_file(&file.key, mapping.major, mapping.minor, mapping.inode));
         assert!(Process::open(u32::MAX).expect("no failure").is_none());
     }
 }

@@ -1,8 +1,10 @@
 //! Hostile observed processes: their mappings, the perf maps and debug files that they write, and their
 //! names. All of them belong to another user without rights. Needs root, a C compiler and an assembler.
 
+use std::ffi::CString;
 use std::fs;
-use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ks_tests::{Folder, Outcome, command, finish, repository, run_script, wait_until};
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -536,6 +540,44 @@ fn root_a_fifo_instead_of_a_file_is_not_opened() {
         let outcome = finish(profiler("folded", victim.id()).arg("--seconds=3"));
         assert_eq!((outcome.code, outcome.signal), (0, None), "{how}: {outcome:#?}");
         assert!(outcome.stdout.contains(&format!("code.so.{how}")), "{how}: {outcome:#?}");
+    }
+}
+
+/// Returns a file that can be read as soon as somebody opens the file at this path.
+#[expect(unsafe_code, reason = "inotify(7)")]
+fn opened_from_now(path: &str) -> fs::File {
+    let path = CString::new(path).expect("no zero in it");
+    // SAFETY: no pointers.
+    let watch = Errno::result(unsafe { libc::inotify_init1(libc::IN_NONBLOCK) }).expect("the kernel has it");
+    // SAFETY: the kernel has just created this descriptor; nothing else knows it yet.
+    let watch = unsafe { OwnedFd::from_raw_fd(watch) };
+    // SAFETY: the path ends with a zero and lives until the call returns.
+    let added = unsafe { libc::inotify_add_watch(watch.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) };
+    Errno::result(added).expect("the file is there");
+    watch.into()
+}
+
+/// A file of the kernel itself, bound over the name of the code in namespaces of the process: opening such files
+/// has effects, and the process may not open all of them.
+#[test]
+fn root_a_file_of_the_kernel_instead_of_a_file_is_not_opened() {
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let code = "void code(long n) { while (n--) __asm__ volatile(\"\"); }";
+    let library = c_program(&folder, "code.so", code, &["-shared", "-fPIC"]);
+    let nm = finish(Command::new("nm").arg("-D").arg(&library));
+    let code = nm.stdout.lines().find(|line| line.ends_with(" T code")).expect("it is exported");
+    let offset = format!("0x{}", &code[..16]);
+    let built = c_program(&folder, "swaps", include_str!("observed/swaps.c"), &[]);
+    // Regular files for fstat(2), which nothing else opens meanwhile.
+    for file in ["/sys/kernel/notes", "/proc/sys/kernel/ostype"] {
+        let mut opened = opened_from_now(file);
+        let victim = Victim::start(&built, &[&library.display().to_string(), "binds", &offset, file]);
+        let outcome = finish(profiler("folded", victim.id()).arg("--seconds=3"));
+        assert_eq!((outcome.code, outcome.signal), (0, None), "{file}: {outcome:#?}");
+        assert!(outcome.stdout.contains("code.so"), "{file}: {outcome:#?}");
+        let read = opened.read(&mut [0; 64]);
+        assert_eq!(read.expect_err("nobody opens it").kind(), ErrorKind::WouldBlock, "{file}");
     }
 }
 
