@@ -135,7 +135,12 @@ impl StopHandle {
         let wake = self.wake()?;
         let all = descriptors.iter().copied().chain([wake.as_fd()]);
         let mut polled: Vec<PollFd<'_>> = all.map(|one| PollFd::new(one, PollFlags::POLLIN)).collect();
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // A plugin that is asked before the eventfd exists wakes nobody: it must not wait. This thread cannot
+        // write to the eventfd itself, which is newer than its filter of system calls.
+        let left = match deadline {
+            _ if self.stopping() => Some(Duration::ZERO),
+            deadline => deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
+        };
         match ppoll(&mut polled, left.map(TimeSpec::from), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
@@ -155,11 +160,7 @@ impl StopHandle {
             // Of two concurrent threads the second drops its eventfd.
             let _ = self.inner.wake.set(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         }
-        let wake = self.inner.wake.get().ok_or(Errno::EINVAL)?;
-        if self.stopping() {
-            wake.write(1)?;
-        }
-        Ok(wake)
+        self.inner.wake.get().ok_or(Errno::EINVAL)
     }
 
     /// Marks that the plugin ended by itself: the reason that keeps it alive from now on does not change its
