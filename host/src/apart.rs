@@ -22,7 +22,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
-use crate::confine::Confinement;
+use crate::confine::{Confinement, Outputs};
 use crate::text::indented;
 
 /// The user id `nobody`. Source: include/linux/highuid.h, `DEFAULT_OVERFLOWUID`, v6.18.
@@ -166,7 +166,7 @@ pub fn serve(
     become_nobody();
     // After the change of user, which resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
-    Confinement::default().enter().map_err(io::Error::other)?;
+    Confinement::default().enter(&Outputs::open_now()).map_err(io::Error::other)?;
     let (kind, said) = match read(input) {
         Ok(answer) => (DONE, answer),
         Err(reason) => (REFUSED, reason.into_bytes()),
@@ -184,7 +184,7 @@ pub fn serve(
 pub fn drop_rights(memory: u64, seconds: u64) -> io::Result<()> {
     bound(memory, seconds)?;
     become_nobody();
-    Confinement::default().enter().map_err(io::Error::other)
+    Confinement::default().enter(&Outputs::open_now()).map_err(io::Error::other)
 }
 
 fn bound(memory: u64, seconds: u64) -> io::Result<()> {

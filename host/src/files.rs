@@ -18,6 +18,10 @@ use nix::libc;
 use nix::sys::statfs::fstatfs;
 
 use crate::killed;
+use crate::opener;
+
+/// The first bytes of a program or library. Source: elf(5).
+const ELF: [u8; 4] = *b"\x7fELF";
 
 /// Why a file is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +40,9 @@ pub enum FileError {
     /// The file is a device, a folder, a FIFO or a socket; the text names its type.
     #[error("it is {0}, not a regular file")]
     NotRegular(&'static str),
+    /// The file is not a program or library.
+    #[error("it is not an ELF file")]
+    NotElf,
     /// The file is shorter than its headers say.
     #[error("it ends where it says that there is more")]
     Short,
@@ -61,6 +68,7 @@ impl FileError {
 pub(crate) struct RegularFile {
     file: File,
     path: PathBuf,
+    real_path: Option<PathBuf>,
     state: FileState,
 }
 
@@ -88,6 +96,28 @@ impl FileState {
 }
 
 impl RegularFile {
+    /// Opens a program or library, through the opener of the calling thread if it has one.
+    ///
+    /// # Errors
+    /// [`FileError::NotElf`]; as [`RegularFile::open`].
+    pub(crate) fn program(path: &Path) -> Result<RegularFile, FileError> {
+        opener::program(path).unwrap_or_else(|| RegularFile::open_program(path))
+    }
+
+    /// Opens a program or library on the calling thread.
+    ///
+    /// # Errors
+    /// As [`RegularFile::program`].
+    pub(crate) fn open_program(path: &Path) -> Result<RegularFile, FileError> {
+        let file = RegularFile::open(path)?;
+        let mut start = [0; ELF.len()];
+        match file.read_at(0, &mut start) {
+            Ok(()) if start == ELF => Ok(file),
+            Ok(()) | Err(FileError::Short) => Err(FileError::NotElf),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens a regular file for reading.
     ///
     /// # Errors
@@ -106,7 +136,8 @@ impl RegularFile {
         if regular(&file)? != state {
             return Err(FileError::Changed);
         }
-        Ok(RegularFile { file, path: path.to_owned(), state })
+        let real_path = real_path(&file, state);
+        Ok(RegularFile { file, path: path.to_owned(), real_path, state })
     }
 
     /// The path as it was given: for messages only.
@@ -114,13 +145,10 @@ impl RegularFile {
         &self.path
     }
 
-    /// The current absolute path without links, by which policies know the file; none if no path of this
-    /// process's root reaches it (any more).
-    pub(crate) fn real_path(&self) -> Option<PathBuf> {
-        let path = std::fs::read_link(own_path(&self.file)).ok()?;
-        // The kernel prints a path for deleted files and those of other mount namespaces, too.
-        let found = FileState::of(&std::fs::symlink_metadata(&path).ok()?);
-        ((found.device, found.inode) == (self.state.device, self.state.inode)).then_some(path)
+    /// The absolute path without links at the time of opening, by which policies know the file; none if no path
+    /// of this process's root reached it.
+    pub(crate) fn real_path(&self) -> Option<&Path> {
+        self.real_path.as_deref()
     }
 
     /// Size in bytes at the time of opening.
@@ -182,6 +210,14 @@ pub(crate) fn leads_through_link(path: &Path) -> bool {
         passed.push(part);
         std::fs::symlink_metadata(&passed).is_ok_and(|found| found.is_symlink())
     })
+}
+
+/// Returns the absolute path of an open file without links.
+fn real_path(file: &File, state: FileState) -> Option<PathBuf> {
+    let path = std::fs::read_link(own_path(file)).ok()?;
+    // The kernel prints a path for deleted files and those of other mount namespaces, too.
+    let found = FileState::of(&std::fs::symlink_metadata(&path).ok()?);
+    ((found.device, found.inode) == (state.device, state.inode)).then_some(path)
 }
 
 /// Path of a descriptor's link in /proc. The kernel follows it to the file itself, not to a path.
@@ -301,12 +337,12 @@ mod tests {
         fs::write(&file, "one").expect("writable");
         std::os::unix::fs::symlink(&file, folder.join("link")).expect("ours");
         let by_link = RegularFile::open(&folder.join("link")).expect("a regular file");
-        assert_eq!(by_link.real_path(), Some(file.clone()));
-        fs::write(&file, "longer").expect("writable");
-        assert_eq!(by_link.real_path(), Some(file.clone()), "it is still the same file");
+        assert_eq!(by_link.real_path(), Some(&*file));
+        let opened = fs::File::open(&file).expect("ours");
+        let state = regular(&opened).expect("a regular file");
         fs::write(folder.join("other"), "other").expect("writable");
         fs::rename(folder.join("other"), &file).expect("ours");
-        assert_eq!(by_link.real_path(), None, "its path is another file's");
+        assert_eq!(real_path(&opened, state), None, "its path is another file's");
         fs::remove_dir_all(folder).expect("it is ours");
     }
 

@@ -58,6 +58,7 @@ mod maps;
 #[cfg(feature = "plugins")]
 pub mod naming;
 pub mod near;
+mod opener;
 #[cfg(feature = "plugins")]
 mod options;
 mod pattern;

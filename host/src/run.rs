@@ -10,7 +10,7 @@ use wasmtime::component::Linker;
 use crate::apart::Apart;
 use crate::bpf::{self, Object};
 use crate::command::Command;
-use crate::confine::{Confinement, RunNeeds};
+use crate::confine::{Confinement, Outputs, RunNeeds};
 use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::plugin::{
@@ -313,9 +313,11 @@ fn instantiate(
     let admitted = asked.allowed(&options)?;
     let confinement = confine.map(|functions| {
         let object = admitted.as_ref().map(Admitted::object);
-        let run = RunNeeds { command: !options.exec.is_empty(), stacks: options.stacks.is_some() };
+        let run = RunNeeds { stacks: options.stacks.is_some() };
         Confinement::of(object, &functions, &options.policy, run)
     });
+    // Before libbpf reserves descriptors for maps, which it replaces.
+    let outputs = Outputs::open_now();
     let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {
         object.supervise().map_err(|errno| {
@@ -339,8 +341,14 @@ fn instantiate(
     let naming = options.naming.clone().filter(|_| names).and_then(|process| Naming::start(process).ok());
     // After the command's process exists: it keeps this process's rights.
     if let Some(confinement) = confinement {
+        let confinement = match &command {
+            Some(command) => confinement.observing_command(command.pid()),
+            None => confinement,
+        };
+        let supervisor = object.as_ref().and_then(|object| object.as_ref().ok()?.supervisor());
+        let outputs = outputs.with(supervisor).with(command.as_ref().and_then(Command::gate));
         confinement
-            .enter()
+            .enter(&outputs)
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;
     }
     let limits = Limits::of(&options.policy);

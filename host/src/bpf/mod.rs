@@ -24,7 +24,7 @@ mod needs;
 mod object;
 mod occupant;
 mod pid_namespace;
-mod pin;
+pub(crate) mod pin;
 mod print;
 mod program;
 mod ring;

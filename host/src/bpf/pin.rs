@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ks_wit::object::PINNED_SECTION;
@@ -22,6 +22,7 @@ use super::error::BpfError;
 use super::globals::Variable;
 use super::image::Image;
 use super::sys;
+use crate::opener;
 use crate::policy::PluginObject;
 
 /// Required mount point of the BPF file system.
@@ -57,11 +58,7 @@ impl Pins {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let Some(path) = self.wanted.get(&name).map(|path| root.join(path)) else { continue };
-            let Some(location) = PinLocation::find(&root, &path)?.filter(PinLocation::is_taken) else {
-                continue;
-            };
-            let pinned = MapHandle::from_pinned_path(location.kernel_path())
-                .map_err(|_| kernel("open", &path, "bpf(BPF_OBJ_GET)", Errno::last()))?;
+            let Some(pinned) = opener::pinned(&path)? else { continue };
             let declared = Shape {
                 ty: map.map_type(),
                 key: map.key_size(),
@@ -111,11 +108,8 @@ impl Pins {
             if reused.contains(&name) {
                 continue;
             }
-            let location = PinLocation::make(&root, &path)?;
-            match sys::pin(map.as_fd(), &location.kernel_path()) {
-                Ok(()) => {}
-                Err(Errno::EEXIST) => return Ok(false),
-                Err(errno) => return Err(kernel("pin a map as", &path, "bpf(BPF_OBJ_PIN)", errno)),
+            if !opener::pin(&path, map.as_fd())? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -138,6 +132,34 @@ impl Pins {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Returns the paths of the maps that an object pins.
+pub(crate) fn paths(object: &PluginObject) -> Vec<PathBuf> {
+    object.pins().map(|pin| Path::new(BPFFS).join(pin.path)).collect()
+}
+
+/// Opens a pinned map on the calling thread; none if there is none.
+///
+/// # Errors
+/// [`BpfError::Kernel`].
+pub(crate) fn open_map(path: &Path) -> Result<Option<MapHandle>, BpfError> {
+    let Some(location) = PinLocation::find(path)?.filter(PinLocation::is_taken) else { return Ok(None) };
+    let pinned = MapHandle::from_pinned_path(location.kernel_path());
+    pinned.map(Some).map_err(|_| kernel("open", path, "bpf(BPF_OBJ_GET)", Errno::last()))
+}
+
+/// Pins a map on the calling thread, in a folder that is created if it is missing. False if there is a pin of
+/// this path already.
+///
+/// # Errors
+/// [`BpfError::Kernel`].
+pub(crate) fn create(path: &Path, map: BorrowedFd<'_>) -> Result<bool, BpfError> {
+    match sys::pin(map, &PinLocation::make(path)?.kernel_path()) {
+        Ok(()) => Ok(true),
+        Err(Errno::EEXIST) => Ok(false),
+        Err(errno) => Err(kernel("pin a map as", path, "bpf(BPF_OBJ_PIN)", errno)),
     }
 }
 
@@ -196,32 +218,29 @@ struct PinLocation {
 
 impl PinLocation {
     /// Opens the folder of a pin; none if it does not exist.
-    fn find(root: &Path, path: &Path) -> Result<Option<PinLocation>, BpfError> {
-        match PinLocation::open(root, path, |_, _| Ok(())) {
+    fn find(path: &Path) -> Result<Option<PinLocation>, BpfError> {
+        match PinLocation::open(path, |_, _| Ok(())) {
             Err(BpfError::Kernel { errno: Errno::ENOENT, .. }) => Ok(None),
             found => found.map(Some),
         }
     }
 
     /// Opens the folder of a pin, and makes it if it does not exist.
-    fn make(root: &Path, path: &Path) -> Result<PinLocation, BpfError> {
-        PinLocation::open(root, path, |folder, name| {
-            match mkdirat(folder, name, Mode::from_bits_truncate(0o755)) {
-                Ok(()) | Err(Errno::EEXIST) => Ok(()),
-                Err(errno) => Err(kernel("make the folder of", path, "mkdir", errno)),
-            }
+    fn make(path: &Path) -> Result<PinLocation, BpfError> {
+        PinLocation::open(path, |folder, name| match mkdirat(folder, name, Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(errno) => Err(kernel("make the folder of", path, "mkdir", errno)),
         })
     }
 
     fn open(
-        root: &Path,
         path: &Path,
         prepare: impl Fn(&OwnedFd, &OsStr) -> Result<(), BpfError>,
     ) -> Result<PinLocation, BpfError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let failed = |errno| kernel("open the folder of", path, "openat(O_NOFOLLOW)", errno);
-        let mut folder = open(root, flags, Mode::empty()).map_err(failed)?;
-        let below = path.strip_prefix(root).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+        let mut folder = open(BPFFS, flags, Mode::empty()).map_err(failed)?;
+        let below = path.strip_prefix(BPFFS).ok().and_then(Path::parent).unwrap_or(Path::new(""));
         for name in below {
             prepare(&folder, name)?;
             folder = openat(&folder, name, flags, Mode::empty()).map_err(failed)?;

@@ -230,11 +230,6 @@ pub(super) fn create_link(
 ///
 /// Source: netdevice(7), SIOCGIFINDEX.
 pub(super) fn interface_number(name: &CStr) -> Result<i32, Errno> {
-    // SAFETY: no pointers.
-    let socket =
-        Errno::result(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the kernel just created this descriptor for us; nobody else knows it.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     // SAFETY: numbers and names of zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // Its last byte stays zero.
@@ -242,24 +237,38 @@ pub(super) fn interface_number(name: &CStr) -> Result<i32, Errno> {
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
         *to = from.cast_signed();
     }
-    // SAFETY: the kernel reads the name and writes the index, both within the request.
-    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request) })?;
+    ask_about_interface(libc::SIOCGIFINDEX, &mut request)?;
     // SAFETY: the kernel wrote this member.
     Ok(unsafe { request.ifr_ifru.ifru_ifindex })
 }
 
-/// Returns the name of a network interface by its index.
+/// Returns the name of a network interface by its index. ENXIO if there is none.
 ///
-/// Source: if_indextoname(3).
+/// Source: netdevice(7), SIOCGIFNAME.
 pub(super) fn interface_name(number: u32) -> Result<String, Errno> {
-    let mut name = [0_u8; libc::IF_NAMESIZE];
-    // SAFETY: the buffer holds the longest name and its zero.
-    let answer = unsafe { libc::if_indextoname(number, name.as_mut_ptr().cast()) };
-    if answer.is_null() {
-        return Err(Errno::last());
-    }
+    // SAFETY: numbers and names of zeros are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = number.cast_signed();
+    ask_about_interface(libc::SIOCGIFNAME, &mut request).map_err(|errno| match errno {
+        Errno::ENODEV => Errno::ENXIO,
+        errno => errno,
+    })?;
+    let name = request.ifr_name.map(c_char::cast_unsigned);
     let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::ENODEV)?;
     Ok(name.to_string_lossy().into_owned())
+}
+
+/// Makes a request about an interface by a socket that reaches only the kernel; others reach services, too.
+///
+/// Source: net/socket.c, `sock_do_ioctl`, v6.18: sockets of any family take these requests.
+fn ask_about_interface(request: libc::Ioctl, about: &mut libc::ifreq) -> Result<(), Errno> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers.
+    let socket = Errno::result(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
+    // SAFETY: the kernel just created this descriptor for us; nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: the kernel reads and writes within the struct that both requests take.
+    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut *about) }).map(drop)
 }
 
 /// Returns the id of an interface's xdp program.

@@ -74,7 +74,7 @@ impl TestInput {
         }
         sys::interface_name(number).map(Some).map_err(|errno| BpfError::Kernel {
             tried: format!("find the interface of number {number}"),
-            call: "if_indextoname",
+            call: "ioctl(SIOCGIFNAME)",
             errno,
         })
     }

@@ -9,7 +9,7 @@ mod sys;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{self, Child, ExitStatus};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -121,6 +121,11 @@ impl Command {
     /// Whether the process still waits before its exec.
     pub fn is_waiting(&self) -> bool {
         self.gate.is_some()
+    }
+
+    /// The descriptor that releases the exec; none once it is released.
+    pub fn gate(&self) -> Option<BorrowedFd<'_>> {
+        self.gate.as_ref().map(AsFd::as_fd)
     }
 
     /// Formats the command line for messages.

@@ -7,31 +7,36 @@ use super::Confinement;
 
 /// Returns the capabilities that a thread must keep.
 ///
+/// None is about files: those that not everybody may read are opened by another thread (`opener`).
+///
 /// Source: capabilities(7); kernel/bpf/syscall.c `bpf_prog_load`, kernel/events/core.c `perf_event_open`,
 /// v6.18.
-pub(super) fn needed(confinement: Confinement) -> CapsHashSet {
+pub(super) fn needed(confinement: &Confinement) -> CapsHashSet {
     // CAP_PERFMON and CAP_BPF exist since 5.8; older kernels require CAP_SYS_ADMIN instead.
     let has_finer = caps::has_cap(None, CapSet::Bounding, Capability::CAP_BPF).is_ok();
-    let acts = confinement.events || confinement.object;
-    let administers =
-        confinement.breakpoints || confinement.user_probes || acts && (!has_finer || is_closed());
+    let observes = confinement.events || confinement.observing;
+    let acts = observes || confinement.object;
+    // The verifier refuses programs of any kind that subtract pointers of a packet, without the capability to
+    // observe (kernel/bpf/verifier.c, `allow_ptr_leaks`, v6.18).
+    let is_verified = observes || confinement.programs;
+    let administers = confinement.breakpoints
+        || confinement.user_probes
+        || confinement.modules
+        || observes && is_closed()
+        || acts && !has_finer;
     let wanted = [
-        (acts, Capability::CAP_PERFMON),
+        (is_verified, Capability::CAP_PERFMON),
         (confinement.object, Capability::CAP_BPF),
-        // Event buffers above `kernel.perf_event_mlock_kb`; memory of maps before 5.11.
-        (acts, Capability::CAP_IPC_LOCK),
-        // Files of tracefs, and other users' executables that probes are placed in.
-        (acts, Capability::CAP_DAC_READ_SEARCH),
+        // Event buffers above `kernel.perf_event_mlock_kb`.
+        (confinement.events || confinement.buffers, Capability::CAP_IPC_LOCK),
         (confinement.network, Capability::CAP_NET_ADMIN),
         (confinement.packets, Capability::CAP_NET_RAW),
         // Addresses in /proc/kallsyms. Functions of processes are resolved on another thread (`naming`).
-        (acts || confinement.symbols, Capability::CAP_SYSLOG),
-        // The memory mappings of sampled processes.
-        (acts, Capability::CAP_SYS_PTRACE),
-        // A directory in the BPF file system that another user created.
-        (confinement.pins, Capability::CAP_DAC_OVERRIDE),
+        (confinement.symbols, Capability::CAP_SYSLOG),
         (administers, Capability::CAP_SYS_ADMIN),
-        (confinement.object && !has_finer, Capability::CAP_SYS_RESOURCE),
+        // Events of tasks of other users, and memory of maps, before 5.8 and 5.11.
+        (acts && !has_finer, Capability::CAP_SYS_PTRACE),
+        (acts && !has_finer, Capability::CAP_SYS_RESOURCE),
     ];
     wanted.into_iter().filter(|(needs, _)| *needs).map(|(_, capability)| capability).collect()
 }

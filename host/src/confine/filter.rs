@@ -4,28 +4,29 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use nix::libc;
-use seccompiler::{BackendError, BpfProgram, Error, TargetArch, apply_filter};
+use seccompiler::{Error, TargetArch, apply_filter};
 
 use super::Confinement;
-use super::search::{self, Action, Test};
+use super::search::{self, Action, Rule, Test};
 
 /// A group of system calls with the same arguments and the same reason.
-struct CallGroup {
+pub(super) struct CallGroup {
     /// Numbers and names of the calls.
     calls: &'static [(i64, &'static str)],
     /// The plugins whose thread may make the calls.
     plugins: Plugins,
-    /// The accepted arguments.
-    arguments: Arguments,
+    /// The accepted arguments, and their description.
+    arguments: (Arguments, &'static str),
     /// What the host makes the calls for.
     purpose: &'static str,
 }
 
 /// Calls of all plugins with any arguments.
-const fn calls(calls: &'static [(i64, &'static str)], purpose: &'static str) -> CallGroup {
-    CallGroup { calls, plugins: Plugins::All, arguments: Arguments::Any, purpose }
+pub(super) const fn calls(calls: &'static [(i64, &'static str)], purpose: &'static str) -> CallGroup {
+    CallGroup { calls, plugins: Plugins::All, arguments: (&[&[]], "any"), purpose }
 }
 
 impl CallGroup {
@@ -33,8 +34,9 @@ impl CallGroup {
         CallGroup { plugins, ..self }
     }
 
-    const fn with(self, arguments: Arguments) -> CallGroup {
-        CallGroup { arguments, ..self }
+    /// Accepts these arguments only.
+    pub(super) const fn with(self, arguments: Arguments, text: &'static str) -> CallGroup {
+        CallGroup { arguments: (arguments, text), ..self }
     }
 }
 
@@ -48,20 +50,21 @@ enum Plugins {
     Network,
     /// Socket filters.
     Packets,
-    Pins,
+    /// Plugins that open events, or load programs that observe or write to buffers of events.
+    Events,
     /// Plugins that may observe a command.
     Command,
 }
 
 impl Plugins {
-    fn include(self, confinement: Confinement) -> bool {
+    fn include(self, confinement: &Confinement) -> bool {
         match self {
             Plugins::All => true,
             Plugins::Sockets => confinement.network || confinement.packets,
             Plugins::Network => confinement.network,
             Plugins::Packets => confinement.packets,
-            Plugins::Pins => confinement.pins,
-            Plugins::Command => confinement.command,
+            Plugins::Events => confinement.events || confinement.observing || confinement.buffers,
+            Plugins::Command => confinement.command.is_some(),
         }
     }
 
@@ -71,71 +74,137 @@ impl Plugins {
             Plugins::Sockets => "with network programs or socket filters",
             Plugins::Network => "with network programs",
             Plugins::Packets => "with socket filters",
-            Plugins::Pins => "with pinned maps",
+            Plugins::Events => "with events or observing programs",
             Plugins::Command => "with `--exec`",
         }
     }
 }
 
-/// The accepted arguments of a call, and their description. Positions count from 0.
+/// The accepted arguments of a call: all conditions of one of the lists hold.
+pub(super) type Arguments = &'static [&'static [Condition]];
+
+/// A condition on an argument. Positions count from 0.
 #[derive(Clone, Copy)]
-enum Arguments {
-    Any,
+pub(super) enum Condition {
     /// The bits of the mask have this value.
-    Bits {
-        at: u8,
-        mask: libc::c_int,
-        value: libc::c_int,
-        text: &'static str,
-    },
+    Bits { at: u8, mask: libc::c_int, value: libc::c_int },
     /// One of these numbers.
-    OneOf {
-        at: u8,
-        numbers: &'static [u32],
-        text: &'static str,
-    },
+    OneOf { at: u8, numbers: &'static [u32] },
     /// A null pointer.
-    Null {
-        at: u8,
-        text: &'static str,
-    },
+    Null { at: u8 },
+    /// The id of this process.
+    OwnProcess { at: u8 },
+    /// The process id of the observed command.
+    Command { at: u8 },
+    /// A descriptor of [`Surroundings::outputs`].
+    Output { at: u8 },
+    /// Any other descriptor.
+    NoOutput { at: u8 },
+    /// The memory from argument 0 on, as long as argument 1, contains nothing of [`Surroundings::image`].
+    OutsideImage,
 }
 
-impl Arguments {
-    /// Returns the tests of which one must hold; none if every call is accepted.
+/// The facts that conditions refer to, when the filter is installed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Surroundings {
+    /// Id of this process.
+    pub(super) process: u32,
+    /// Id of the observed command; none if there is none.
+    pub(super) command: Option<u32>,
+    /// Descriptors that the thread writes to: ascending, disjoint ranges of numbers, the last number included.
+    pub(super) outputs: Vec<(u32, u32)>,
+    /// Memory of the program, its libraries and the first stack: ascending, disjoint ranges of addresses.
+    pub(super) image: Vec<Range<u64>>,
+}
+
+impl Condition {
+    /// Returns the tests of which one must hold.
     ///
-    /// The low 32 bits of an argument suffice: the kernel ignores the upper ones of these arguments, or the
-    /// bits in question are all in the lower half.
-    fn tests(&self) -> Vec<Test> {
-        match *self {
-            Arguments::Any => Vec::new(),
-            Arguments::Bits { at, mask, value, .. } => {
+    /// The low 32 bits of an argument suffice, except of addresses: the kernel ignores the upper ones of these
+    /// arguments, or the bits in question are all in the lower half.
+    fn tests(self, surroundings: &Surroundings) -> Vec<Test> {
+        let number = |at, value| Test::Low { at, mask: u32::MAX, value };
+        let between = |at| move |(first, last)| Test::Between { at, first, last };
+        match self {
+            Condition::Bits { at, mask, value } => {
                 vec![Test::Low { at, mask: mask.cast_unsigned(), value: value.cast_unsigned() }]
             }
-            Arguments::OneOf { at, numbers, .. } => {
-                numbers.iter().map(|value| Test::Low { at, mask: u32::MAX, value: *value }).collect()
-            }
-            Arguments::Null { at, .. } => vec![Test::Zero { at }],
+            Condition::OneOf { at, numbers } => numbers.iter().map(|value| number(at, *value)).collect(),
+            Condition::Null { at } => vec![Test::Zero { at }],
+            Condition::OwnProcess { at } => vec![number(at, surroundings.process)],
+            Condition::Command { at } => surroundings.command.map(|id| number(at, id)).into_iter().collect(),
+            Condition::Output { at } => surroundings.outputs.iter().copied().map(between(at)).collect(),
+            Condition::NoOutput { at } => surroundings.gaps().into_iter().map(between(at)).collect(),
+            Condition::OutsideImage => vec![Test::Outside(surroundings.image.as_slice().into())],
         }
     }
+}
 
-    fn text(&self) -> &'static str {
-        match *self {
-            Arguments::Any => "any",
-            Arguments::Bits { text, .. } | Arguments::OneOf { text, .. } | Arguments::Null { text, .. } => {
-                text
-            }
+impl Surroundings {
+    /// Returns the numbers of all other descriptors.
+    fn gaps(&self) -> Vec<(u32, u32)> {
+        let mut from = Some(0);
+        let mut gaps = Vec::new();
+        for (first, last) in &self.outputs {
+            gaps.extend(from.zip(first.checked_sub(1)).filter(|(from, to)| from <= to));
+            from = last.checked_add(1);
         }
+        gaps.extend(from.map(|from| (from, u32::MAX)));
+        gaps
     }
+}
+
+/// Returns the rules of which one must hold.
+fn rules(arguments: Arguments, surroundings: &Surroundings) -> Vec<Rule> {
+    let both = |rules: Vec<Rule>, condition: &Condition| -> Vec<Rule> {
+        let tests = condition.tests(surroundings);
+        let with = |rule: &Rule, test: &Test| rule.iter().chain([test]).cloned().collect();
+        rules.iter().flat_map(|rule| tests.iter().map(move |test| with(rule, test))).collect()
+    };
+    arguments.iter().flat_map(|all| all.iter().fold(vec![Rule::new()], both)).collect()
 }
 
 /// Errnos, as a filter returns them.
 const EPERM: u16 = libc::EPERM as u16;
 const ENOSYS: u16 = libc::ENOSYS as u16;
 
-/// Requests of ioctl(2): operations on open events, and the test for a terminal. Source:
-/// include/uapi/linux/perf_event.h, v6.18 (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_PERIOD`, `_ID`).
-const EVENT_REQUESTS: [u32; 6] = [0x2400, 0x2401, 0x2403, 0x4008_2404, 0x8008_2407, libc::TCGETS as u32];
+/// Requests of ioctl(2): operations on open events. Source: include/uapi/linux/perf_event.h, v6.18
+/// (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_PERIOD`, `_ID`).
+const EVENT_REQUESTS: [u32; 5] = [0x2400, 0x2401, 0x2403, 0x4008_2404, 0x8008_2407];
+
+/// Commands of fcntl(2). None sends signals (`F_SETOWN`, `F_SETLEASE`, `F_NOTIFY`).
+const DESCRIPTOR_COMMANDS: [u32; 5] = [
+    libc::F_DUPFD as u32,
+    libc::F_DUPFD_CLOEXEC as u32,
+    libc::F_GETFD as u32,
+    libc::F_SETFD as u32,
+    libc::F_GETFL as u32,
+];
+
+/// Signals of faults. Their handlers, of the standard library and of wasmtime, restore the default action of a
+/// fault that is not theirs, and would run for ever if that failed.
+const FAULTS: [u32; 5] = [
+    libc::SIGABRT as u32,
+    libc::SIGSEGV as u32,
+    libc::SIGBUS as u32,
+    libc::SIGILL as u32,
+    libc::SIGFPE as u32,
+];
+
+/// Flags of clone(2) that create namespaces.
+const NEW_NAMESPACES: libc::c_int = libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWUTS;
+
+/// mmap(2) and mprotect(2) without `PROT_EXEC`.
+pub(super) const NOT_EXECUTABLE: Condition = Condition::Bits { at: 2, mask: libc::PROT_EXEC, value: 0 };
+
+/// Signals of tgkill(2) to threads of this process.
+pub(super) const TO_ITSELF: Arguments = &[&[Condition::OwnProcess { at: 0 }]];
 
 /// Requests of ioctl(2) for the index and the name of an interface.
 const INTERFACE_REQUESTS: [u32; 2] = [libc::SIOCGIFINDEX as u32, libc::SIOCGIFNAME as u32];
@@ -156,28 +225,28 @@ const CALLS: &[CallGroup] = &[
     ),
     calls(
         &[(libc::SYS_write, "write"), (libc::SYS_writev, "writev")],
-        "output, audit, answers to other threads",
-    ),
-    calls(&[(libc::SYS_sendto, "sendto")], "output to a socket")
-        .with(Arguments::Null { at: 4, text: "without an address" }),
-    calls(
-        &[(libc::SYS_openat, "openat")],
-        "files of `/proc`, `/sys`, tracefs and the BPF file system; observed executables",
+        "output, audit, records for other processes",
     )
-    .with(Arguments::Bits {
-        at: 2,
-        mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
-        value: libc::O_RDONLY,
-        text: "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`",
-    }),
-    calls(
-        &[
-            (libc::SYS_close, "close"),
-            (libc::SYS_dup, "dup"),
-            (libc::SYS_dup3, "dup3"),
-            (libc::SYS_fcntl, "fcntl"),
-        ],
-        "descriptors of events, maps and programs",
+    .with(&[&[Condition::Output { at: 0 }]], "to outputs that were open when the plugin started"),
+    calls(&[(libc::SYS_sendto, "sendto")], "output to a socket").with(
+        &[&[Condition::Output { at: 0 }, Condition::Null { at: 4 }]],
+        "to outputs that were open when the plugin started, without an address",
+    ),
+    calls(&[(libc::SYS_openat, "openat")], "files of `/proc`, `/sys` and the like that everybody may read")
+        .with(
+            &[&[Condition::Bits {
+                at: 2,
+                mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
+                value: libc::O_RDONLY,
+            }]],
+            "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`",
+        ),
+    calls(&[(libc::SYS_close, "close"), (libc::SYS_dup, "dup")], "descriptors of events, maps and programs"),
+    calls(&[(libc::SYS_dup3, "dup3")], "libbpf replaces descriptors that it reserved")
+        .with(&[&[Condition::NoOutput { at: 1 }]], "over no output that was open when the plugin started"),
+    calls(&[(libc::SYS_fcntl, "fcntl")], "copies and flags of descriptors").with(
+        &[&[Condition::OneOf { at: 1, numbers: &DESCRIPTOR_COMMANDS }]],
+        "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`",
     ),
     calls(
         &[
@@ -201,33 +270,39 @@ const CALLS: &[CallGroup] = &[
         &[(libc::SYS_stat, "stat"), (libc::SYS_access, "access"), (libc::SYS_readlink, "readlink")],
         "the same, by the C library (x86-64)",
     ),
-    calls(&[(libc::SYS_mmap, "mmap")], "memory; pages of maps, ring buffers and events")
-        .with(Arguments::Bits { at: 2, mask: libc::PROT_EXEC, value: 0, text: "without `PROT_EXEC`" }),
-    calls(&[(libc::SYS_mprotect, "mprotect")], "growing memory of the plugin").with(Arguments::Bits {
-        at: 2,
-        mask: libc::PROT_EXEC,
-        value: 0,
-        text: "without `PROT_EXEC`",
-    }),
-    calls(
+    calls(&[(libc::SYS_mmap, "mmap")], "memory; pages of maps, ring buffers and events").with(
         &[
-            (libc::SYS_munmap, "munmap"),
-            (libc::SYS_mremap, "mremap"),
-            (libc::SYS_madvise, "madvise"),
-            (libc::SYS_brk, "brk"),
+            &[NOT_EXECUTABLE, Condition::Bits { at: 3, mask: libc::MAP_FIXED, value: 0 }],
+            &[NOT_EXECUTABLE, Condition::OutsideImage],
         ],
-        "memory",
+        "without `PROT_EXEC`; with `MAP_FIXED` outside of the host's image",
     ),
+    calls(&[(libc::SYS_mprotect, "mprotect")], "growing memory of the plugin").with(
+        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
+        "without `PROT_EXEC`, outside of the host's image",
+    ),
+    calls(&[(libc::SYS_munmap, "munmap"), (libc::SYS_madvise, "madvise")], "memory")
+        .with(&[&[Condition::OutsideImage]], "outside of the host's image"),
+    calls(&[(libc::SYS_mremap, "mremap")], "memory").with(
+        &[&[
+            Condition::Bits { at: 3, mask: libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, value: 0 },
+            Condition::OutsideImage,
+        ]],
+        "without `MREMAP_FIXED` and `MREMAP_DONTUNMAP`, outside of the host's image",
+    ),
+    calls(&[(libc::SYS_brk, "brk")], "memory"),
     calls(&[(libc::SYS_memfd_create, "memfd_create")], "libbpf reserves descriptors for maps"),
     calls(&[(libc::SYS_bpf, "bpf")], "maps, programs, links, types"),
-    calls(&[(libc::SYS_perf_event_open, "perf_event_open")], "events"),
-    calls(&[(libc::SYS_ioctl, "ioctl")], "events; whether output is a terminal").with(Arguments::OneOf {
-        at: 1,
-        numbers: &EVENT_REQUESTS,
-        text: "enable, disable, reset, period and id of an event; `TCGETS`",
-    }),
+    calls(&[(libc::SYS_perf_event_open, "perf_event_open")], "events").only(Plugins::Events),
+    calls(&[(libc::SYS_ioctl, "ioctl")], "events").only(Plugins::Events).with(
+        &[&[Condition::OneOf { at: 1, numbers: &EVENT_REQUESTS }]],
+        "enable, disable, reset, period and id of an event",
+    ),
+    calls(&[(libc::SYS_ioctl, "ioctl")], "whether output is a terminal")
+        .with(&[&[Condition::OneOf { at: 1, numbers: &[libc::TCGETS as u32] }]], "`TCGETS`"),
     calls(&[(libc::SYS_ioctl, "ioctl")], "indices and names of interfaces").only(Plugins::Sockets).with(
-        Arguments::OneOf { at: 1, numbers: &INTERFACE_REQUESTS, text: "`SIOCGIFINDEX`, `SIOCGIFNAME`" },
+        &[&[Condition::OneOf { at: 1, numbers: &INTERFACE_REQUESTS }]],
+        "`SIOCGIFINDEX`, `SIOCGIFNAME`",
     ),
     calls(
         &[
@@ -244,12 +319,10 @@ const CALLS: &[CallGroup] = &[
         &[(libc::SYS_poll, "poll"), (libc::SYS_epoll_wait, "epoll_wait")],
         "the same, by libraries (x86-64)",
     ),
-    calls(&[(libc::SYS_clone, "clone")], "threads; no processes").with(Arguments::Bits {
-        at: 0,
-        mask: libc::CLONE_THREAD,
-        value: libc::CLONE_THREAD,
-        text: "with `CLONE_THREAD`",
-    }),
+    calls(&[(libc::SYS_clone, "clone")], "threads; no processes").with(
+        &[&[Condition::Bits { at: 0, mask: libc::CLONE_THREAD | NEW_NAMESPACES, value: libc::CLONE_THREAD }]],
+        "with `CLONE_THREAD`, without new namespaces",
+    ),
     calls(
         &[
             (libc::SYS_futex, "futex"),
@@ -267,16 +340,21 @@ const CALLS: &[CallGroup] = &[
     calls(
         &[
             (libc::SYS_rt_sigprocmask, "rt_sigprocmask"),
-            (libc::SYS_rt_sigaction, "rt_sigaction"),
             (libc::SYS_rt_sigreturn, "rt_sigreturn"),
             (libc::SYS_restart_syscall, "restart_syscall"),
         ],
         "signals that interrupt a call",
     ),
+    calls(&[(libc::SYS_rt_sigaction, "rt_sigaction")], "the end of the process by a fault").with(
+        &[&[Condition::OneOf { at: 0, numbers: &FAULTS }], &[Condition::Null { at: 1 }]],
+        "`SIGABRT`, `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`; no new action of others",
+    ),
     calls(
-        &[(libc::SYS_tgkill, "tgkill"), (libc::SYS_getpid, "getpid"), (libc::SYS_exit_group, "exit_group")],
+        &[(libc::SYS_getpid, "getpid"), (libc::SYS_exit_group, "exit_group")],
         "the end of the process, also by a panic",
     ),
+    calls(&[(libc::SYS_tgkill, "tgkill")], "the end of the process by a panic")
+        .with(TO_ITSELF, "threads of the host"),
     calls(
         &[
             (libc::SYS_clock_gettime, "clock_gettime"),
@@ -300,48 +378,53 @@ const CALLS: &[CallGroup] = &[
         "hash tables; what the machine is, for messages and libbpf",
     ),
     calls(&[(libc::SYS_prlimit64, "prlimit64")], "limits are read, never set")
-        .with(Arguments::Null { at: 2, text: "no new limit" }),
+        .with(&[&[Condition::Null { at: 2 }]], "no new limit"),
     calls(
         &[(libc::SYS_prctl, "prctl")],
         "names of threads and of memory, for tools; capabilities, for messages",
     )
-    .with(Arguments::OneOf {
-        at: 0,
-        numbers: &PROCESS_REQUESTS,
-        text: "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_CAPBSET_READ`",
-    }),
-    calls(
-        &[(libc::SYS_mkdirat, "mkdirat"), (libc::SYS_unlinkat, "unlinkat")],
-        "folders and files of the BPF file system",
-    )
-    .only(Plugins::Pins),
-    #[cfg(target_arch = "x86_64")]
-    calls(&[(libc::SYS_mkdir, "mkdir"), (libc::SYS_unlink, "unlink")], "the same, by libbpf (x86-64)")
-        .only(Plugins::Pins),
-    calls(&[(libc::SYS_kill, "kill")], "ending the observed command").only(Plugins::Command),
-    calls(&[(libc::SYS_socket, "socket")], "indices and names of interfaces")
+    .with(
+        &[&[Condition::OneOf { at: 0, numbers: &PROCESS_REQUESTS }]],
+        "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_CAPBSET_READ`",
+    ),
+    calls(&[(libc::SYS_kill, "kill")], "ending the observed command").only(Plugins::Command).with(
+        &[&[Condition::Command { at: 0 }, Condition::OneOf { at: 1, numbers: &[libc::SIGTERM as u32] }]],
+        "`SIGTERM` to the command",
+    ),
+    calls(&[(libc::SYS_socket, "socket")], "indices and names of interfaces; attaching to them")
         .only(Plugins::Sockets)
-        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_UNIX as u32], text: "`AF_UNIX`" }),
-    calls(&[(libc::SYS_socket, "socket")], "attaching to interfaces")
-        .only(Plugins::Network)
-        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_NETLINK as u32], text: "`AF_NETLINK`" }),
-    calls(&[(libc::SYS_socket, "socket")], "attaching socket filters")
-        .only(Plugins::Packets)
-        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_PACKET as u32], text: "`AF_PACKET`" }),
+        .with(
+            &[&[
+                Condition::OneOf { at: 0, numbers: &[libc::AF_NETLINK as u32] },
+                Condition::OneOf { at: 2, numbers: &[libc::NETLINK_ROUTE as u32] },
+            ]],
+            "`AF_NETLINK`, `NETLINK_ROUTE`",
+        ),
+    calls(&[(libc::SYS_socket, "socket")], "attaching socket filters").only(Plugins::Packets).with(
+        &[&[
+            Condition::OneOf { at: 0, numbers: &[libc::AF_PACKET as u32] },
+            Condition::OneOf { at: 2, numbers: &[0] },
+        ]],
+        "`AF_PACKET`, of no protocol",
+    ),
     calls(
         &[
             (libc::SYS_bind, "bind"),
             (libc::SYS_setsockopt, "setsockopt"),
             (libc::SYS_getsockopt, "getsockopt"),
             (libc::SYS_getsockname, "getsockname"),
-            (libc::SYS_sendto, "sendto"),
-            (libc::SYS_sendmsg, "sendmsg"),
-            (libc::SYS_recvfrom, "recvfrom"),
-            (libc::SYS_recvmsg, "recvmsg"),
         ],
         "these sockets; none connects to another host",
     )
     .only(Plugins::Sockets),
+    calls(
+        &[(libc::SYS_recvfrom, "recvfrom"), (libc::SYS_recvmsg, "recvmsg")],
+        "what the kernel answers about interfaces",
+    )
+    .only(Plugins::Network),
+    calls(&[(libc::SYS_sendto, "sendto")], "attaching to interfaces")
+        .only(Plugins::Network)
+        .with(&[&[Condition::Null { at: 4 }]], "without an address"),
     calls(&[(libc::SYS_flock, "flock")], "one change of an interface's queues at a time")
         .only(Plugins::Network),
 ];
@@ -351,21 +434,32 @@ const CALLS: &[CallGroup] = &[
 ///
 /// # Errors
 /// Those of seccomp(2); an architecture that `seccompiler` does not support.
-pub(super) fn enter(confinement: Confinement) -> Result<(), Error> {
-    apply_filter(&program(confinement)?)
+pub(super) fn enter(confinement: &Confinement, surroundings: &Surroundings) -> Result<(), Error> {
+    install(CALLS.iter().filter(|group| group.plugins.include(confinement)), surroundings)
 }
 
-fn program(confinement: Confinement) -> Result<BpfProgram, BackendError> {
+/// Filters the system calls of the calling thread and of threads that it starts by these groups, as [`enter`].
+///
+/// # Errors
+/// As [`enter`].
+pub(super) fn install<'groups>(
+    groups: impl Iterator<Item = &'groups CallGroup>,
+    surroundings: &Surroundings,
+) -> Result<(), Error> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
-    search::compile(architecture, &actions(confinement), EPERM)
+    apply_filter(&search::compile(architecture, &actions(groups, surroundings), EPERM)?)
 }
 
-fn actions(confinement: Confinement) -> BTreeMap<u32, Action> {
+fn actions<'groups>(
+    groups: impl Iterator<Item = &'groups CallGroup>,
+    surroundings: &Surroundings,
+) -> BTreeMap<u32, Action> {
     let mut actions = BTreeMap::new();
-    for group in CALLS.iter().filter(|group| group.plugins.include(confinement)) {
+    for group in groups {
         for (number, _) in group.calls {
-            let tests = group.arguments.tests();
-            let action = if tests.is_empty() { Action::Allow } else { Action::If(tests) };
+            let rules = rules(group.arguments.0, surroundings);
+            let is_any = rules.iter().any(Vec::is_empty);
+            let action = if is_any { Action::Allow } else { Action::If(rules) };
             // No call has a negative number.
             let known = actions.entry(number.unsigned_abs() as u32).or_insert(Action::If(Vec::new()));
             join(known, action);
@@ -377,10 +471,10 @@ fn actions(confinement: Confinement) -> BTreeMap<u32, Action> {
     actions
 }
 
-/// Makes a action allow what another allows, too.
+/// Makes an action allow what another allows, too.
 fn join(known: &mut Action, more: Action) {
     match (&mut *known, more) {
-        (Action::If(tests), Action::If(more)) => tests.extend(more),
+        (Action::If(rules), Action::If(more)) => rules.extend(more),
         (_, more) => *known = more,
     }
 }
@@ -390,7 +484,7 @@ pub(super) fn table() -> String {
     let mut text = "| system calls | plugins | arguments | for |\n|---|---|---|---|\n".to_owned();
     for group in CALLS {
         let names: Vec<_> = group.calls.iter().map(|(_, name)| format!("`{name}`")).collect();
-        let (plugins, arguments) = (group.plugins.text(), group.arguments.text());
+        let (plugins, (_, arguments)) = (group.plugins.text(), group.arguments);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "| {} | {plugins} | {arguments} | {} |", names.join(" "), group.purpose);
     }

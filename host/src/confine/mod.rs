@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! admitted object, imported functions, policy -> Confinement -> enter, on the plugin's own thread
+//!     |- accesses files as nobody, and starts a thread that opens the few others for it
 //!     |- drops the capabilities that no later action of this plugin needs
 //!     |- sets no_new_privs
 //!     \- installs a filter of system calls (seccomp): only those that the host makes for plugins
@@ -9,22 +10,31 @@
 //!
 //! A second line of defence after the engine's sandbox and the policy. An attacker who breaks out of both is
 //! on a thread that cannot start programs, write files, connect to other hosts, trace processes, change users
-//! or map executable memory. Threads of one process share their memory, so this does not isolate plugins from
+//! or map executable memory, and that opens only files that everybody may read: for a few others it asks another
+//! thread (`opener`). Threads of one process share their memory, so this does not isolate plugins from
 //! each other. Plugins are compiled before, on threads that are not confined. Not here: what the plugin may
 //! request (`policy`).
 
 mod capabilities;
 mod filter;
 mod search;
+mod surroundings;
+mod sys;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use ks_compiler::object::model::Program;
+use ks_compiler::object::model::{Ksym, KsymKind, Object, Program};
+use ks_compiler::object::table::MapKind;
 
+pub use surroundings::Outputs;
+
+use crate::bpf;
+use crate::opener::{Openable, Opener};
 use crate::policy::{self, Class, PluginObject, Policy};
 
 /// The privileges that a plugin's thread needs after its start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Opens events with perf_event_open(2).
     events: bool,
@@ -36,23 +46,30 @@ pub struct Confinement {
     user_probes: bool,
     /// Loads programs and creates maps.
     object: bool,
+    /// Loads programs.
+    programs: bool,
+    /// Loads programs that observe, most of which are attached to events.
+    observing: bool,
+    /// Calls functions of kernel modules, whose types the kernel shows only with CAP_SYS_ADMIN
+    /// (kernel/bpf/syscall.c, `bpf_obj_get_next_id`, v6.18).
+    modules: bool,
+    /// Has buffers of events that programs write to.
+    buffers: bool,
     /// Loads programs that are attached to interfaces, cgroups or connections, or creates maps of these.
     network: bool,
     /// Attaches programs to packet sockets.
     packets: bool,
-    /// Creates directories and files in the BPF file system.
-    pins: bool,
-    /// Resolves names of kernel functions and of other processes' functions.
+    /// Maps that are pinned: paths in the BPF file system.
+    pins: Vec<PathBuf>,
+    /// Looks up addresses and names of kernel functions.
     symbols: bool,
-    /// Sends signals to the command that it observes.
-    command: bool,
+    /// Process id of the command that it observes, and sends signals to.
+    command: Option<u32>,
 }
 
 /// The needs that follow from the options of a run rather than from the plugin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunNeeds {
-    /// Whether the plugin may observe a command.
-    pub command: bool,
     /// Whether the stacks that it counts are to be symbolised.
     pub stacks: bool,
 }
@@ -66,6 +83,9 @@ pub enum ConfineError {
     /// The seccomp filter was rejected.
     #[error("cannot filter the system calls of the plugin's thread: {0}")]
     Filter(#[from] seccompiler::Error),
+    /// The thread that opens files for it cannot be started.
+    #[error("cannot start the thread that opens files for the plugin: {0}")]
+    Opener(std::io::Error),
 }
 
 impl Confinement {
@@ -84,37 +104,75 @@ impl Confinement {
             .flat_map(|one| one.model().programs.iter().map(move |program| (*one, program)))
             .collect();
         let is_of = |class| programs.iter().any(|(one, program)| policy::class_of(one, program) == class);
+        let model = object.map(PluginObject::model);
+        let any = |needs: fn(&Object) -> bool| model.is_some_and(needs);
+        let breakpoints = has("perf.[static]event.breakpoint") && opens("breakpoint");
         Confinement {
             events: has("perf.") && policy.check_class(Class::Event).is_ok(),
-            breakpoints: has("perf.[static]event.breakpoint") && opens("breakpoint"),
+            breakpoints,
             user_probes: has("perf.[static]event.uprobe") && opens("uprobe") || is_of(Class::Uprobe),
-            object: object.is_some_and(|object| {
-                let model = object.model();
+            object: any(|model| {
                 !model.programs.is_empty()
                     || !model.maps.is_empty()
                     || !model.data.is_empty()
                     || !model.struct_ops.is_empty()
             }),
-            network: object.is_some_and(|object| object.model().needs_net_admin()),
+            programs: any(|model| !model.programs.is_empty() || !model.struct_ops.is_empty()),
+            observing: any(Object::needs_perfmon),
+            modules: any(|model| {
+                let is_function = |ksym: &&Ksym| matches!(ksym.kind, KsymKind::Function(_));
+                !model.ksyms.iter().filter(is_function).all(|ksym| bpf::has_function(ksym.name.as_str()))
+            }),
+            buffers: any(|model| model.maps.iter().any(|map| map.shape.kind == MapKind::PerfEventArray)),
+            network: any(Object::needs_net_admin),
             packets: is_of(Class::SocketFilter),
-            pins: object.is_some_and(|object| object.pins().next().is_some()),
-            symbols: run.stacks || has("symbols.") && policy.check_class(Class::Symbols).is_ok(),
-            command: run.command,
+            pins: object.map(bpf::pin::paths).unwrap_or_default(),
+            symbols: run.stacks
+                || breakpoints
+                || has("symbols.") && policy.check_class(Class::Symbols).is_ok()
+                || any(|model| model.ksyms.iter().any(|ksym| ksym.kind == KsymKind::Address)),
+            command: None,
         }
     }
 
-    /// Confines the calling thread, permanently, and the threads that it starts.
+    /// Allows signals to the process with this id, the command that the plugin observes.
+    #[must_use]
+    pub fn observing_command(self, process: i32) -> Confinement {
+        Confinement { command: u32::try_from(process).ok(), ..self }
+    }
+
+    /// Confines the calling thread, permanently, and the threads that it starts. They write to these
+    /// descriptors only.
     ///
     /// # Errors
     /// [`ConfineError`]. The thread may then have fewer privileges than before, never more.
-    pub fn enter(self) -> Result<(), ConfineError> {
+    pub fn enter(&self, outputs: &Outputs) -> Result<(), ConfineError> {
         if self.events || self.object {
             // Mount tracefs now if necessary: the confined thread cannot.
             crate::tracefs::prepare();
         }
+        let opener = Opener::start(self.openable()).map_err(ConfineError::Opener)?;
+        let surroundings = surroundings::now(self.command, outputs);
+        // Of a thread without root's ids the files are those of a user who was trusted with this process.
+        if nix::unistd::geteuid().is_root() {
+            sys::access_files_as_nobody();
+        }
         capabilities::drop_others(&capabilities::needed(self))?;
-        filter::enter(self)?;
+        filter::enter(self, &surroundings)?;
+        if let Some(opener) = opener {
+            opener.serve_this_thread();
+        }
         Ok(())
+    }
+
+    /// Returns what another thread opens for the plugin.
+    fn openable(&self) -> Openable {
+        Openable {
+            tracepoints: self.events || self.observing,
+            programs: self.user_probes,
+            processes: self.events,
+            pins: self.pins.clone(),
+        }
     }
 }
 

@@ -314,7 +314,7 @@ fn explain_errno(errno: Errno, net_admin: NetAdmin, call: &str) -> Explanation {
              module)",
             "look at /sys/kernel/security/lockdown and the kernel's log",
         ),
-        // ENXIO: if_indextoname(3), for an interface that is not there.
+        // ENXIO: the name of an interface that is not there.
         Errno::ENOENT | Errno::ESRCH | Errno::ENODEV | Errno::ENXIO => plain(FailureKind::NotFound),
         Errno::EINVAL => plain(FailureKind::Invalid),
         Errno::EILSEQ | Errno::EADDRNOTAVAIL => unprobed(errno),

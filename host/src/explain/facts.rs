@@ -81,13 +81,13 @@ impl Facts {
         }
     }
 
-    /// Whether the thread has a capability that perf and BPF accept, or CAP_SYS_ADMIN, which the kernel
+    /// Whether the host has a capability that perf and BPF accept, or CAP_SYS_ADMIN, which the kernel
     /// accepts instead.
     pub(super) fn has(&self, capability: Capability) -> Option<bool> {
         if self.in_user_namespace == Some(true) { Some(false) } else { self.holds(capability) }
     }
 
-    /// Whether the thread has a capability or CAP_SYS_ADMIN in its own user namespace.
+    /// Whether the host has a capability or CAP_SYS_ADMIN in its own user namespace.
     pub(super) fn holds(&self, capability: Capability) -> Option<bool> {
         let bits = 1 << capability as u64 | 1 << Capability::SysAdmin as u64;
         self.capabilities.map(|effective| effective & bits != 0)
@@ -108,8 +108,16 @@ fn number<T: FromStr>(path: &str) -> Option<T> {
     text(path)?.parse().ok()
 }
 
+/// Returns the capabilities of this thread. A thread that has more filters of system calls than the first one
+/// is that of a plugin, which has dropped the capabilities that the plugin does not need: none of these is
+/// missing, so it has those of the first thread.
 fn effective_capabilities() -> Option<u64> {
-    let status = text("/proc/thread-self/status")?;
+    let (own, first) = (text("/proc/thread-self/status")?, text("/proc/self/status")?);
+    let filters = |status: &str| {
+        let count = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        count("Seccomp_filters:").or_else(|| count("Seccomp:"))
+    };
+    let status = if filters(&own) == filters(&first) { own } else { first };
     let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(hex.trim(), 16).ok()
 }

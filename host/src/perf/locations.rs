@@ -13,7 +13,7 @@ use super::attr::Options;
 use super::error::Refusal;
 use super::event::Event;
 use super::pmu::Sysfs;
-use crate::{files, procfs};
+use crate::{files, opener, procfs};
 
 /// The properties that all events of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,7 +231,7 @@ fn processes(wanted: &str) -> Result<Vec<i32>, Refusal> {
     let path = files::without_dots(Path::new(wanted));
     let runs = |pid: &i32| {
         let folder = PathBuf::from(format!("/proc/{pid}"));
-        let executable = fs::read_link(folder.join("exe")).ok();
+        let executable = opener::executable(*pid).ok();
         if is_path {
             return executable.is_some_and(|executable| executable == path);
         }

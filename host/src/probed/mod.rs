@@ -110,8 +110,8 @@ impl ProbePoint {
             && let Some(sign) = go::sign(&image)?
         {
             let path = file.real_path();
-            if !path.as_deref().is_some_and(allows_go) {
-                let path = path.unwrap_or_else(|| file.path().to_owned());
+            if !path.is_some_and(allows_go) {
+                let path = path.unwrap_or_else(|| file.path()).to_owned();
                 return Err(ProbePointError::GoReturns { sign, path });
             }
         }
@@ -241,10 +241,11 @@ pub(crate) fn without_dots(location: &str) -> String {
 /// Opens a file that may be probed. A path that leads through a link to anything else gives one error, whatever
 /// is there.
 fn open(path: &Path, allows: &AllowsFile<'_>) -> Result<RegularFile, ProbePointError> {
-    match RegularFile::open(path) {
-        Ok(file) if allows(file.real_path().as_deref()) => Ok(file),
+    match RegularFile::program(path) {
+        Ok(file) if allows(file.real_path()) => Ok(file),
         Ok(_) => Err(ProbePointError::OtherFile),
         Err(_) if leads_through_link(path) && !allows(None) => Err(ProbePointError::OtherFile),
+        Err(FileError::NotElf) => Err(ProbePointError::NoProgram("it is not an ELF file")),
         Err(error) => Err(error.into()),
     }
 }

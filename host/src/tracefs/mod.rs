@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::killed;
+use crate::opener;
 
 /// Usual mount points of tracefs; the second is that of kernels before 4.1.
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -54,6 +55,11 @@ pub enum TracefsError {
 /// # Errors
 /// See [`TracefsError`].
 pub fn tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
+    opener::tracepoint_id(category, event).unwrap_or_else(|| read_tracepoint_id(category, event))
+}
+
+/// As [`tracepoint_id`], on the calling thread.
+pub(crate) fn read_tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
     let root = root()?;
     let name = format!("{category}/{event}");
     let unknown = || TracefsError::NotFound { name: name.clone(), near: near(root, &name) };
@@ -73,6 +79,11 @@ pub fn tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
 /// # Errors
 /// See [`TracefsError`].
 pub fn tracepoints() -> Result<Vec<String>, TracefsError> {
+    opener::tracepoints().unwrap_or_else(read_tracepoints)
+}
+
+/// As [`tracepoints`], on the calling thread.
+pub(crate) fn read_tracepoints() -> Result<Vec<String>, TracefsError> {
     let root = root()?;
     names(root).map_err(|error| refused(&error))
 }

@@ -3,7 +3,7 @@
 mod variables;
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
@@ -153,6 +153,11 @@ impl Object {
             self.supervisor = Some(Arc::new(Supervisor::start()?));
         }
         Ok(())
+    }
+
+    /// The descriptor by which the supervisor process is notified; none if it was not started.
+    pub fn supervisor(&self) -> Option<BorrowedFd<'_>> {
+        self.supervisor.as_ref().map(|supervisor| supervisor.as_fd())
     }
 
     /// Starts the thread that identifies the owner of an interface's xdp program, if the object has xdp

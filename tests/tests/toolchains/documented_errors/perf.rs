@@ -28,6 +28,7 @@ echo none >/sys/kernel/tracing/events/sched/sched_switch/id";
 /// A list of symbols without addresses.
 const HIDDEN: &str = "list=$(mktemp)
 echo '0000000000000000 T schedule' >\"$list\"
+chmod 444 \"$list\"
 mount --bind \"$list\" /proc/kallsyms
 rm \"$list\"";
 /// A folder for files.

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
@@ -61,6 +61,11 @@ impl Supervisor {
                 unsafe { libc::_exit(0) }
             }
         }
+    }
+
+    /// The descriptor by which it is notified.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
     }
 
     /// Announces a filter that is about to be created.
