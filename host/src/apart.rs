@@ -1,7 +1,7 @@
 //! Reads untrusted input in a separate process with limited memory and time and without rights.
 //!
 //! ```text
-//! Apart::ask -- argument, input --> child: limits, user nobody, no capabilities, file writes or sockets
+//! Apart::ask -- argument, input --> child: limits, user nobody, no capabilities, a filter of system calls
 //!       ^---- kind, answer ----/
 //! ```
 //!
@@ -22,7 +22,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
-use crate::confine::{Confinement, Outputs};
+use crate::confine::{self, ReaderFiles};
 use crate::text::indented;
 
 /// The user id `nobody`. Source: include/linux/highuid.h, `DEFAULT_OVERFLOWUID`, v6.18.
@@ -146,13 +146,14 @@ fn ended(status: ExitStatus) -> String {
 }
 
 /// Runs the child: takes the two arguments that follow its own and an input of at most this many bytes, drops
-/// its rights, and sends back the answer.
+/// its rights except to open these files, and sends back the answer.
 ///
 /// # Errors
 /// The step that failed; the parent only sees that there is no answer.
 pub fn serve(
     arguments: &[OsString],
     most: u64,
+    files: ReaderFiles,
     read: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>,
 ) -> io::Result<()> {
     let number = |at: usize| arguments.get(at).and_then(|argument| argument.to_str()?.parse::<u64>().ok());
@@ -166,7 +167,7 @@ pub fn serve(
     become_nobody();
     // After the change of user, which resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
-    Confinement::default().enter(&Outputs::open_now()).map_err(io::Error::other)?;
+    confine::enter_reader(files).map_err(io::Error::other)?;
     let (kind, said) = match read(input) {
         Ok(answer) => (DONE, answer),
         Err(reason) => (REFUSED, reason.into_bytes()),
@@ -175,16 +176,6 @@ pub fn serve(
     out.write_all(&[kind])?;
     out.write_all(&said)?;
     out.flush()
-}
-
-/// Drops all rights of this process except its open descriptors, and limits its memory and CPU time.
-///
-/// # Errors
-/// The error of the system call that failed.
-pub fn drop_rights(memory: u64, seconds: u64) -> io::Result<()> {
-    bound(memory, seconds)?;
-    become_nobody();
-    Confinement::default().enter(&Outputs::open_now()).map_err(io::Error::other)
 }
 
 fn bound(memory: u64, seconds: u64) -> io::Result<()> {

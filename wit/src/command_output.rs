@@ -54,8 +54,16 @@ pub fn write_json_line(value: &impl Serialize) -> Result<(), StdoutError> {
 /// # Errors
 /// As for [`write_stdout`].
 pub fn write_json(value: &impl Serialize) -> Result<(), StdoutError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| StdoutError(error.into()))?;
-    write_stdout(format!("{}\n", text::json(&text)).as_bytes())
+    let text = json_text(value).map_err(|error| StdoutError(error.into()))?;
+    write_stdout(text.as_bytes())
+}
+
+/// Formats a value as [`write_json`] writes it.
+///
+/// # Errors
+/// If the value has no form in JSON.
+pub fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(format!("{}\n", text::json(&serde_json::to_string_pretty(value)?)))
 }
 
 /// Writes a message of one or more lines to standard error, followed by a newline, in one piece, as

@@ -17,6 +17,7 @@
 
 mod capabilities;
 mod filter;
+mod reader;
 mod search;
 mod surroundings;
 mod sys;
@@ -27,6 +28,8 @@ use std::path::PathBuf;
 use ks_compiler::object::model::{Ksym, KsymKind, Object, Program};
 use ks_compiler::object::table::MapKind;
 
+pub use reader::ReaderFiles;
+pub(crate) use reader::enter_reader;
 pub use surroundings::Outputs;
 
 use crate::bpf;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::engine::{COMPILER_STACK_BYTES, Engine, engine_words};
 use super::file::{MAX_PLUGIN_BYTES, PluginError};
 use crate::apart::{self, Apart, ApartError, Bounds};
+use crate::confine::ReaderFiles;
 use crate::policy::Limit;
 
 /// First argument of a process that compiles.
@@ -59,7 +60,7 @@ fn threads() -> u32 {
 /// # Errors
 /// See [`apart::serve`].
 pub fn serve(arguments: &[OsString]) -> io::Result<()> {
-    apart::serve(arguments, MAX_PLUGIN_BYTES, |component| {
+    apart::serve(arguments, MAX_PLUGIN_BYTES, ReaderFiles::Nothing, |component| {
         // wasmtime takes this pool, and panics if it cannot start one.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads() as usize).build_global();
         pool.map_err(|error| format!("cannot start the threads that compile it: {error}"))?;

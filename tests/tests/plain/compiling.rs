@@ -1,7 +1,7 @@
 //! Compiling a plugin, and inspecting one, happens in a process without rights and with resource limits.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
@@ -100,19 +100,31 @@ fn root_inspect_has_no_rights_when_it_reads() {
     let empty = wat::parse_str("(component)").expect("a component");
     let folder = Folder::new();
     let file = folder.write("told.wasm", with_section(empty, ks_wit::section::MANIFEST, &record));
-    let mut inspect = command("ks-host")
-        .args(["inspect", "--json"])
-        .arg(&file)
+    let shown = finish(command("ks-host").arg("inspect").arg(&file));
+    assert!(shown.code == 0 && shown.stdout.contains(&text[..1000]), "{:.300}", shown.stdout);
+    // The process that reads, as `inspect` starts it; here nobody reads its answer until it was looked at.
+    let mut reader = command("ks-host")
+        .args(["show-for-host", "4294967296", "60"])
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("ks-host starts");
+    let mut input = reader.stdin.take().expect("piped");
+    input.write_all(&fs::read(&file).expect("it was just written")).expect("it reads");
+    // The form of text.
+    input.write_all(&[0]).expect("it reads");
+    drop(input);
     let writes = || {
-        status(inspect.id(), "State:").is_some_and(|state| state.starts_with('S'))
-            && status(inspect.id(), "Seccomp:").is_some_and(|mode| mode == "2")
+        status(reader.id(), "State:").is_some_and(|state| state.starts_with('S'))
+            && status(reader.id(), "Seccomp:").is_some_and(|mode| mode == "2")
     };
     wait_until(Duration::from_secs(20), "it has read and writes", writes);
-    assert_no_rights(inspect.id());
-    let mut output = String::new();
-    inspect.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
-    assert!(inspect.wait().expect("it is ours").success() && output.contains(&text[..1000]), "{output:.300}");
+    assert_no_rights(reader.id());
+    let limits = fs::read_to_string(format!("/proc/{}/limits", reader.id())).expect("it lives");
+    let files = limits.lines().find(|line| line.starts_with("Max file size")).expect("a limit");
+    assert_eq!(files.split_whitespace().nth(3), Some("0"), "{files}");
+    let mut answer = Vec::new();
+    reader.stdout.take().expect("piped").read_to_end(&mut answer).expect("bytes");
+    assert!(reader.wait().expect("it is ours").success());
+    assert_eq!(answer.get(2..), Some(shown.stdout.as_bytes()), "the same, after two bytes of how it went");
 }

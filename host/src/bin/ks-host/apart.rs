@@ -1,5 +1,5 @@
 //! Work that this command does in separate processes without rights: compiling plugins, and reading them for
-//! `ks-host check`.
+//! `ks-host check` and `ks-host inspect`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,22 @@ use anyhow::Context;
 use ks_host::Host;
 use ks_host::apart::{self, Apart, ApartError, Bounds};
 use ks_host::bpf::Needs;
+use ks_host::confine::ReaderFiles;
 use ks_host::plugin::{MAX_PLUGIN_BYTES, Plugin, compiler};
 use ks_wit::command_output::shown;
 use ks_wit::manifest::StructOps;
 use serde::{Deserialize, Serialize};
+
+use crate::inspect;
 
 /// This program, even if its file was replaced or removed since the start.
 const SELF: &str = "/proc/self/exe";
 
 /// First argument of a process that reads a plugin for `ks-host check`.
 const READ: &str = "read-for-host";
+
+/// First argument of a process that shows a plugin for `ks-host inspect`.
+const SHOW: &str = "show-for-host";
 
 /// Limits for reading one plugin; reading takes far less.
 const READING: Bounds =
@@ -35,7 +41,12 @@ pub(crate) fn serve(arguments: &[OsString]) -> Option<u8> {
     let (argument, rest) = arguments.get(1..)?.split_first()?;
     let served = match argument.as_os_str() {
         argument if argument == OsStr::new(compiler::SUBCOMMAND) => compiler::serve(rest),
-        argument if argument == OsStr::new(READ) => apart::serve(rest, MAX_PLUGIN_BYTES, read),
+        argument if argument == OsStr::new(READ) => {
+            apart::serve(rest, MAX_PLUGIN_BYTES, ReaderFiles::Nothing, read)
+        }
+        argument if argument == OsStr::new(SHOW) => {
+            apart::serve(rest, MAX_PLUGIN_BYTES + 1, ReaderFiles::OfEverybody, inspect::show)
+        }
         _ => return None,
     };
     Some(u8::from(served.is_err()))
@@ -60,16 +71,21 @@ pub(crate) fn asks(path: &Path, plugin: Vec<u8>) -> anyhow::Result<Asks> {
         .with_context(|| format!("what was read of {} is not understood", shown(path)))
 }
 
+/// Shows a plugin in a process without rights. The input is that of [`inspect::show`].
+///
+/// # Errors
+/// If the file is not a plugin; of the process.
+pub(crate) fn inspected(path: &Path, input: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    match Apart::new(PathBuf::from(SELF)).ask(SHOW, input, READING) {
+        Err(error @ ApartError::Refused(_)) => anyhow::bail!("{} is not a plugin: {error}", shown(path)),
+        answer => answer.with_context(|| format!("cannot read {}", shown(path))),
+    }
+}
+
 fn read(plugin: Vec<u8>) -> Result<Vec<u8>, String> {
     let plugin = Plugin::from_bytes(plugin).map_err(|error| error.to_string())?;
     let objects = plugin.object_set().map_err(|error| error.to_string())?;
     let registers = plugin.manifests().iter().flat_map(|one| &one.struct_ops).cloned().collect();
     let asks = Asks { objects: objects.candidates().map(Needs::of).collect(), registers };
     serde_json::to_vec(&asks).map_err(|error| error.to_string())
-}
-
-/// Drops the rights of this process before it reads untrusted input.
-pub(crate) fn drop_rights() -> anyhow::Result<()> {
-    apart::drop_rights(READING.memory, READING.time.as_secs())
-        .context("cannot drop the rights of this process")
 }

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ks_host::plugin::{Plugin, hex};
-use ks_wit::command_output::{shown, write_json, write_lines, write_stdout};
+use ks_wit::command_output::{json_text, shown, with_causes, write_lines};
 use ks_wit::manifest::{Event, Manifest};
 use needed::needed;
 use serde::Serialize;
 
 use crate::output::{self, printable};
-use crate::{EntryPoint, apart, not_a_plugin, read_bytes, sign};
+use crate::{EntryPoint, NOT_A_PLUGIN, apart, read_bytes, sign};
 
 /// Arguments of `ks-host inspect`.
 #[derive(Debug, clap::Args)]
@@ -36,20 +36,55 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };
-    apart::drop_rights()?;
-    let plugin = match Plugin::from_bytes(bytes) {
-        Ok(plugin) => plugin,
-        Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),
+    let form = match args {
+        Args { policy: true, .. } => POLICY,
+        Args { json: true, .. } => JSON,
+        Args { .. } => TEXT,
     };
-    if args.policy {
-        let policy = needed(&plugin).map_err(|error| anyhow::anyhow!("{}: {error}", shown(&args.plugin)))?;
-        write_stdout(policy.as_bytes())?
-    } else if args.json {
-        json(&plugin)?
-    } else {
-        write_lines(&text(&plugin))?
+    let input = [bytes.as_slice(), &[form]].concat();
+    drop(bytes);
+    let answer = match apart::inspected(&args.plugin, input) {
+        Ok(answer) => answer,
+        Err(error) => {
+            output::report("ks-host", &with_causes(&*error).to_string());
+            return Ok(NOT_A_PLUGIN);
+        }
+    };
+    match answer.split_first() {
+        // What the process answers may be the plugin's words.
+        Some((&SHOWN, answer)) => write_lines(&String::from_utf8_lossy(answer))?,
+        _ => {
+            let reason = String::from_utf8_lossy(answer.get(1..).unwrap_or_default());
+            anyhow::bail!("{}: {reason}", shown(&args.plugin));
+        }
     }
     Ok(0)
+}
+
+// The first byte of an answer of `show`.
+const SHOWN: u8 = 0;
+const NOT_SHOWN: u8 = 1;
+
+// Forms of the answer: the last byte of the input of `show`.
+const TEXT: u8 = 0;
+const JSON: u8 = 1;
+const POLICY: u8 = 2;
+
+/// Shows a plugin: the input is the plugin's file, and the form of the answer. The answer is the text, or why
+/// there is none.
+///
+/// # Errors
+/// Why the file is not a plugin.
+pub(crate) fn show(mut input: Vec<u8>) -> Result<Vec<u8>, String> {
+    let form = input.pop().unwrap_or(TEXT);
+    let plugin = Plugin::from_bytes(input).map_err(|error| error.to_string())?;
+    let answer = match form {
+        POLICY => needed(&plugin).map_err(|error| error.to_string()),
+        JSON => json_text(&described(&plugin)).map_err(|error| error.to_string()),
+        _ => Ok(text(&plugin)),
+    };
+    let (kind, text) = answer.map_or_else(|error| (NOT_SHOWN, error), |text| (SHOWN, text));
+    Ok([&[kind], text.as_bytes()].concat())
 }
 
 /// The JSON form. Later versions add members and change none.
@@ -75,9 +110,9 @@ struct SignerDescription {
     key: String,
 }
 
-fn json(plugin: &Plugin) -> anyhow::Result<()> {
+fn described(plugin: &Plugin) -> Description<'_> {
     let objects = objects::describe(plugin.objects(), is_by_ks(plugin));
-    let description = Description {
+    Description {
         bytes: plugin.bytes().len(),
         capabilities: capabilities(plugin),
         imports: plugin.imports(),
@@ -90,8 +125,7 @@ fn json(plugin: &Plugin) -> anyhow::Result<()> {
             .map(|signer| SignerDescription { identity: signer.identity, key: signer.key.to_string() })
             .collect(),
         policy: needed(plugin).ok(),
-    };
-    Ok(write_json(&description)?)
+    }
 }
 
 fn text(plugin: &Plugin) -> String {
