@@ -1202,8 +1202,9 @@ extern void kernelscript_host_perf_method_options_observe_task(kernelscript_host
 // 
 // Errors of `open`: `invalid` (any CPU).
 extern void kernelscript_host_perf_method_options_observe_every_task(kernelscript_host_perf_borrow_options_t self);
-// Every process whose executable has this path (with a `/` in it) or whose command has this name: one kernel event
-// for the main thread of each that runs now, which read as one. The same in a whole group.
+// Every process whose executable has this path (with a `/` in it, absolute and without links, as `/proc/PID/exe` has
+// it) or whose command has this name: one kernel event for the main thread of each that runs now, which read as one.
+// The same in a whole group.
 // 
 // Errors of `open`: `not-found` (no such process), `invalid` (`/proc` is that of another PID namespace).
 extern void kernelscript_host_perf_method_options_observe_process(kernelscript_host_perf_borrow_options_t self, plugin_string_t *name);

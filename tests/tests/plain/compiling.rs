@@ -100,7 +100,7 @@ fn root_inspect_has_no_rights_when_it_reads() {
     let empty = wat::parse_str("(component)").expect("a component");
     let folder = Folder::new();
     let file = folder.write("told.wasm", with_section(empty, ks_wit::section::MANIFEST, &record));
-    let shown = finish(command("ks-host").arg("inspect").arg(&file));
+    let shown = finish(command("ks-host").args(["inspect", "--json"]).arg(&file));
     assert!(shown.code == 0 && shown.stdout.contains(&text[..1000]), "{:.300}", shown.stdout);
     // The process that reads, as `inspect` starts it; here nobody reads its answer until it was looked at.
     let mut reader = command("ks-host")
@@ -111,8 +111,8 @@ fn root_inspect_has_no_rights_when_it_reads() {
         .expect("ks-host starts");
     let mut input = reader.stdin.take().expect("piped");
     input.write_all(&fs::read(&file).expect("it was just written")).expect("it reads");
-    // The form of text.
-    input.write_all(&[0]).expect("it reads");
+    // The form of JSON.
+    input.write_all(&[1]).expect("it reads");
     drop(input);
     let writes = || {
         status(reader.id(), "State:").is_some_and(|state| state.starts_with('S'))

@@ -143,7 +143,8 @@ fn exhausted_descriptors_are_reported() {
     let output = below("-n 40", &TempFile::new("descriptors", &ready_then(OPENS)));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("EMFILE") && said.contains("do:"), "{said}");
+    // Half of so few are the host's own.
+    assert!(said.contains("the limit `descriptors` of the plugin is 20") && said.contains("do:"), "{said}");
 }
 
 #[test]

@@ -220,14 +220,15 @@ fn split_exec(mut arguments: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
     }
 }
 
-/// Descriptors that the host needs for itself: its streams, files, processes and libraries.
+/// Descriptors that the host needs for itself: its streams, files, processes and libraries. At most half of
+/// all that it may open.
 const OWN_DESCRIPTORS: u64 = 64;
 
 /// Returns the share of each of these plugins of the descriptors that this process may open.
 fn descriptors_for_each(plugins: usize) -> u64 {
     use nix::sys::resource::{Resource, getrlimit};
     let all = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(now, _)| now);
-    all.saturating_sub(OWN_DESCRIPTORS) / plugins.max(1) as u64
+    (all - OWN_DESCRIPTORS.min(all / 2)) / plugins.max(1) as u64
 }
 
 /// Raises the descriptor limit to its maximum: each event, program, map and link needs one. The lower default

@@ -328,8 +328,8 @@ fn change(thread: u32, path: &str) {
 }
 
 fn is_begin(asked: &PendingCall) -> bool {
-    let [descriptor, address, len, ..] = asked.args;
-    descriptor == 2 && asked.memory(address, len as usize).is_ok_and(|text| text.ends_with(b": begin\n"))
+    let [_, address, len, ..] = asked.args;
+    asked.memory(address, len as usize).is_ok_and(|text| text.ends_with(b": begin\n"))
 }
 
 fn is_meant(asked: &PendingCall, of: Of) -> bool {
