@@ -2,6 +2,8 @@
 //!
 //! Source: tools/lib/bpf/btf.c, `btf_new_empty` and `btf__type_by_id`, v1.7.
 
+use std::collections::BTreeMap;
+
 use super::read::{Btf, BtfReadError};
 use super::{BtfKind, TypeId};
 
@@ -13,6 +15,8 @@ pub struct SplitBtf {
     base_types: u32,
     /// Size of the kernel's strings in bytes.
     base_strings: u32,
+    /// Strings of the kernel that the module's types have as names, by offset.
+    shared: BTreeMap<u32, String>,
 }
 
 impl SplitBtf {
@@ -22,16 +26,23 @@ impl SplitBtf {
     /// As [`Btf::parse`].
     pub fn parse(bytes: impl Into<Vec<u8>>, base: &Btf) -> Result<SplitBtf, BtfReadError> {
         let own = Btf::parse_split(bytes.into())?;
-        Ok(SplitBtf { own, base_types: base.len(), base_strings: base.string_len() })
+        let base_strings = base.string_len();
+        let names = (1..=own.len()).filter_map(|id| Some(own.name_and_kind(TypeId(id))?.0));
+        let shared = names.filter(|name| *name < base_strings);
+        let shared = shared.filter_map(|name| Some((name, base.string(name).ok()?.to_owned()))).collect();
+        Ok(SplitBtf { own, base_types: base.len(), base_strings, shared })
     }
 
-    /// Returns name and kind of one of the module's own types; none for those of the kernel, for types without a
-    /// name of the module's own, and for ids without a type.
+    /// Returns name and kind of one of the module's own types; none for those of the kernel, and for ids without
+    /// a type. The name may be a string that the kernel has, too.
     #[must_use]
     pub fn name_and_kind(&self, id: TypeId) -> Option<(&str, BtfKind)> {
         let own = TypeId(id.0.checked_sub(self.base_types)?);
         let (name, kind) = self.own.name_and_kind(own)?;
-        let name = self.own.string(name.checked_sub(self.base_strings)?).ok()?;
+        let name = match name.checked_sub(self.base_strings) {
+            Some(name) => self.own.string(name).ok()?,
+            None => self.shared.get(&name)?,
+        };
         Some((name, kind?))
     }
 }
@@ -68,6 +79,12 @@ mod tests {
         let split = SplitBtf::parse(module(&base, "of_module"), &base).expect("it is sound");
         let first = base.len() + 1;
         assert_eq!(split.name_and_kind(TypeId(first)), Some(("of_module", BtfKind::Func)));
+        // A name that is among the kernel's strings: the function's of the kernel.
+        let mut named_alike = module(&base, "of_module");
+        let Some((of_kernel, _)) = base.name_and_kind(TypeId(base.len())) else { panic!("it has a name") };
+        named_alike[24..28].copy_from_slice(&of_kernel.to_le_bytes());
+        let alike = SplitBtf::parse(named_alike, &base).expect("it is sound");
+        assert_eq!(alike.name_and_kind(TypeId(first)), Some(("of_kernel", BtfKind::Func)));
         for id in [0, 1, base.len(), first + 1, u32::MAX] {
             assert_eq!(split.name_and_kind(TypeId(id)), None, "{id}");
         }
