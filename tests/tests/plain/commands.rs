@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileTypeExt;
 
 use ks_compiler::init::KINDS;
-use ks_tests::{Folder, command, finish};
+use ks_tests::{Folder, command, finish, repository};
 
 const SCRIPT: &str = "fn main() -> i32 {\n    return 0\n}\n";
 
@@ -199,6 +199,72 @@ fn the_observed_command_keeps_its_output_and_its_exit_code() {
     let killed = exec(&["--exec-code"], "kill -9 $$");
     assert_eq!(killed.code, 137, "{killed:#?}");
     assert!(killed.stderr.contains("was ended by the signal SIGKILL"), "{killed:#?}");
+}
+
+#[test]
+fn with_json_every_line_of_the_host_is_an_object() {
+    let folder = Folder::new();
+    let script = folder.write("waits.ks", include_str!("scripts/commands_waits.ks"));
+    let script = script.to_str().expect("text");
+    let text = folder.write("text.wasm", "no plugin");
+    let wrong = folder.write("wrong.ks", "fn main() -> i32 { return x }\n");
+    let policy = folder.write("policy.toml", "[allow]\nevnt = []\n");
+    let [text, wrong, policy] = [&text, &wrong, &policy].map(|file| file.to_str().expect("text"));
+    let cases: [(&[&str], &str, &str); 6] = [
+        (&[script, "--exec", "sh", "-c", "exit 7"], "warning", "`sh` ended with exit code 7"),
+        (&[text], "error", "is not a plugin"),
+        (&[wrong], "error", "KS0301"),
+        (&["--policy", policy, script], "error", "evnt"),
+        (&["--record", "-", script], "error", "name a file"),
+        (&["--timeout", "1", script, "--exec", "sleep", "5"], "error", "stopped after the time limit"),
+    ];
+    for (arguments, kind, expected) in cases {
+        let ran = finish(command("ks-host").arg("--json").args(arguments));
+        let object = |line: &str| serde_json::from_str::<serde_json::Value>(line);
+        let lines: Vec<_> = ran.stderr.lines().map(|line| object(line).expect(line)).collect();
+        let is_it =
+            |line: &serde_json::Value| line[kind].as_str().is_some_and(|text| text.contains(expected));
+        assert!(lines.iter().any(is_it), "{arguments:?}: {ran:#?}");
+    }
+}
+
+/// A dash is standard output, or refused: never the name of a file.
+#[test]
+fn a_dash_is_standard_output() {
+    let folder = Folder::new();
+    folder.write("script.ks", SCRIPT);
+    let plugin = folder.path("script.wasm");
+    // A plugin that shares memory already, which `ks share` returns as it is.
+    let script = repository().join("examples/trace/switches.ks");
+    let built = finish(command("ks").arg("build").arg(script).arg("-o").arg(&plugin));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let before = std::fs::read(&plugin).expect("it was built");
+    let within = |program: &str, arguments: &[&str]| {
+        let mut command = command(program);
+        finish(command.args(arguments).current_dir(folder.path("")))
+    };
+    let shared = within("ks", &["share", "script.wasm", "-o", "-"]);
+    assert_eq!((shared.code, shared.stdout.is_empty()), (0, false), "{shared:#?}");
+    let signing = ["sign", "script.wasm", "--key", "key.pem", "--new-key", "--as", "me", "-o", "-"];
+    let signed = within("ks-host", &signing);
+    assert!(signed.code == 0 && signed.stderr.contains("signed by me"), "{signed:#?}");
+    assert!(signed.stdout.len() > before.len() / 2, "{signed:#?}");
+    let printed = within("ks-host", &["--output", "-", "--timeout", "1", "script.wasm"]);
+    assert!(!printed.stderr.contains("--output"), "{printed:#?}");
+    for option in ["--record", "--audit"] {
+        let refused = within("ks-host", &[option, "-", "script.wasm"]);
+        assert!(refused.code != 0 && refused.stderr.contains("name a file"), "{option}: {refused:#?}");
+    }
+    assert_eq!(std::fs::read(&plugin).expect("it is there"), before, "nothing was written there");
+    assert!(!folder.path("-").exists());
+    for stage in ["hir", "ast", "tokens"] {
+        let name = format!("plugin.{stage}");
+        let misnamed = within("ks", &["build", "script.ks", "--emit", stage, "-o", &name]);
+        assert!(
+            misnamed.code != 0 && misnamed.stderr.contains("is the name of something else"),
+            "{misnamed:#?}"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `ks build`: compiles a plugin file, and on request writes the output of each stage.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -12,7 +11,7 @@ use ks_compiler::{ast, hir, plugin};
 use ks_wit::command_output::{shown, write_stdout};
 use ks_wit::section::Arch;
 
-use crate::files::{ScriptArgs, write_whole};
+use crate::files::{ScriptArgs, is_standard_output, write_output};
 use crate::report;
 use crate::target::TargetArgs;
 
@@ -205,24 +204,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         bail!("the compilation succeeded once and fails now");
     }
     match &args.into {
-        None => write_plugin(&output, &built.plugin)?,
+        None => write_output(&output, &built.plugin)?,
         Some(file) => {
             let displayed = shown(file);
             let component = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;
             let plugin = plugin::assemble_around(component, &built.records(), &built.manifest);
-            write_plugin(&output, &plugin.with_context(|| format!("cannot use {displayed}"))?)?;
+            write_output(&output, &plugin.with_context(|| format!("cannot use {displayed}"))?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a file's name means standard output.
-fn is_standard_output(file: &Path) -> bool {
-    file.as_os_str() == "-"
-}
-
-/// File name extensions of the stages' outputs: a plugin of this name would be mistaken for one.
-const OTHER_ENDINGS: [&str; 9] = ["bpf", "c", "elf", "h", "ks", "mir", "o", "s", "wat"];
+/// File name extensions of sources and objects: like one of a stage's name, a plugin of this name would be
+/// mistaken for one.
+const OTHER_ENDINGS: [&str; 5] = ["c", "h", "ks", "o", "s"];
 
 /// Rejects misleading names for a plugin, and writing one to a terminal.
 fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
@@ -234,16 +229,12 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
                 emit.name()
             );
         }
-        if std::io::stdout().is_terminal() {
-            bail!(
-                "a plugin is not text for a terminal: send it on (`| ks-host inspect /dev/stdin`), or to a \
-                 file (-o FILE)"
-            );
-        }
         return Ok(());
     }
     let ending = output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if OTHER_ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
+    let ending = ending.to_ascii_lowercase();
+    let mut stages = STAGES.iter().filter(|(_, stage)| *stage != Stage::Component);
+    if OTHER_ENDINGS.contains(&ending.as_str()) || stages.any(|(stage, _)| *stage == ending) {
         let displayed = shown(output);
         bail!(
             "-o names the plugin, a WebAssembly component, and {displayed} is the name of something else: -o \
@@ -251,10 +242,6 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn write_plugin(file: &Path, plugin: &[u8]) -> Result<()> {
-    if is_standard_output(file) { Ok(write_stdout(plugin)?) } else { write_whole(file, plugin) }
 }
 
 /// Whether two paths refer to the same existing file.

@@ -1,7 +1,7 @@
 //! Locations of scripts and of the kernel's types on this machine, and atomic writing of files.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Options, Parsed};
 use ks_compiler::source::Disk;
-use ks_wit::command_output::shown;
+use ks_wit::command_output::{shown, write_stdout};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use crate::report;
@@ -147,6 +147,24 @@ fn from_file(file: &Path) -> Result<KernelTypes> {
 fn own_events() -> Option<String> {
     let mut lists = EVENT_LISTS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
     lists.find(|list| !list.is_empty())
+}
+
+/// Whether a file's name means standard output.
+pub fn is_standard_output(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Writes a plugin to a file, or to standard output, but not to a terminal.
+pub fn write_output(file: &Path, plugin: &[u8]) -> Result<()> {
+    if !is_standard_output(file) {
+        return write_whole(file, plugin);
+    }
+    ensure!(
+        !io::stdout().is_terminal(),
+        "a plugin is not text for a terminal: send it on (`| ks-host inspect /dev/stdin`), or to a file (-o \
+         FILE)"
+    );
+    Ok(write_stdout(plugin)?)
 }
 
 /// Writes a file so that a reader sees the old content or the new one, never a part. A device or a pipe is

@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use ks_compiler::plugin::share::{self, ShareError};
 use ks_wit::command_output::shown;
 
-use crate::files::write_whole;
+use crate::files::write_output;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// The plugin, for example one that cargo built
     file: PathBuf,
-    /// The file to write; by default the plugin is replaced
+    /// The file to write, `-` for standard output; by default the plugin is replaced
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The size of the shared memory in MiB; variables and arrays that do not fit are accessed by calls
@@ -30,6 +30,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Err(ShareError::Shared) => plugin,
         Err(error) => return Err(error).with_context(|| format!("cannot share memory with {displayed}")),
     };
-    write_whole(args.output.as_ref().unwrap_or(file), &shared)?;
+    write_output(args.output.as_ref().unwrap_or(file), &shared)?;
     Ok(ExitCode::SUCCESS)
 }

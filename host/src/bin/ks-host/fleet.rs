@@ -13,7 +13,7 @@ use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
 use ks_host::world::{Audit, Calls, Form, Share};
 use ks_host::{ExecStatus, Host, RunOptions, Writer};
-use ks_wit::command_output::{shown, with_causes, write_stderr};
+use ks_wit::command_output::{shown, with_causes};
 use nix::sys::signal::Signal;
 
 use crate::prepare::{self, Prepared};
@@ -137,7 +137,7 @@ impl Fleet {
                     let keeper = std::thread::Builder::new().stack_size(KEEPER_STACK_BYTES);
                     let keeper = keeper.spawn_scoped(scope, move || self.keep(index, member));
                     keeper.map_err(|error| {
-                        write_stderr(format_args!("ks-host: cannot start a thread for {name}: {error}"));
+                        output::report("ks-host", &format!("cannot start a thread for {name}: {error}"));
                         crate::HOST_FAILURE
                     })
                 })
@@ -229,11 +229,8 @@ impl Fleet {
                     code => code,
                 };
             }
-            write_stderr(format_args!(
-                "ks-host: {} starts again in {:.1} s",
-                member.name,
-                pause.as_secs_f64()
-            ));
+            let again = format!("{} starts again in {:.1} s", member.name, pause.as_secs_f64());
+            output::warn("ks-host", &again);
             if self.wait_for_restart(index, pause) {
                 return outcome.exit_code();
             }
@@ -302,7 +299,7 @@ impl Fleet {
             match prepare::changed(host, &path, digest) {
                 Ok(Some(next)) => self.replace(index, next),
                 Ok(None) => {}
-                Err(_) => write_stderr(format_args!("ks-host: {} runs on as it was", shown(path))),
+                Err(_) => output::warn("ks-host", &format!("{} runs on as it was", shown(path))),
             }
         }
     }
@@ -317,7 +314,7 @@ impl Fleet {
             slot.name.clone()
         };
         self.changed.notify_all();
-        write_stderr(format_args!("ks-host: {name} has changed and is started again"));
+        output::warn("ks-host", &format!("{name} has changed and is started again"));
     }
 
     fn lock(&self) -> MutexGuard<'_, PluginSlots> {
@@ -341,7 +338,7 @@ fn report(member: &Member, outcome: &Outcome) {
             Outcome::Killed => "ended".to_owned(),
             Outcome::Returned(_) | Outcome::Exited(_) => return,
         };
-        return output::report_json(name, &reason);
+        return output::report(name, &reason);
     }
     match outcome {
         Outcome::Trapped(reason) if member.form == Form::Plain => output::report(name, reason),
@@ -349,9 +346,9 @@ fn report(member: &Member, outcome: &Outcome) {
         Outcome::Failed(reason) => output::report("ks-host", reason),
         Outcome::Denied(reason) => output::report_among_others(&format!("ks-host: {name}"), reason),
         Outcome::TimedOut => {
-            write_stderr(format_args!("{name}: stopped after the time limit: {}", time_limit(member)))
+            output::report(name, &format!("stopped after the time limit: {}", time_limit(member)));
         }
-        Outcome::Killed => write_stderr(format_args!("{name}: ended")),
+        Outcome::Killed => output::report(name, "ended"),
         Outcome::Returned(_) | Outcome::Exited(_) => {}
     }
 }
@@ -371,7 +368,7 @@ fn report_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
         }
         (None, None) => return None,
     };
-    output::report("ks-host", &format!("`{command}` {how}"));
+    output::warn("ks-host", &format!("`{command}` {how}"));
     u8::try_from(code).ok()
 }
 

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
-use ks_wit::command_output::{shown, with_causes, write_stderr};
+use ks_wit::command_output::{shown, with_causes};
 
 /// Exit code of a host failure; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
@@ -181,7 +181,7 @@ fn answer() -> u8 {
         (None, None) => Ok(HOST_FAILURE),
     };
     code.unwrap_or_else(|error| {
-        write_stderr(format_args!("ks-host: {}", with_causes(&*error)));
+        output::report("ks-host", &with_causes(&*error).to_string());
         HOST_FAILURE
     })
 }
@@ -271,7 +271,7 @@ fn read_bytes(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
 #[cfg(feature = "script")]
 fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
     script::compile(path, entry).map_err(|error| {
-        write_stderr(format_args!("ks-host: {}", with_causes(&*error)));
+        output::report("ks-host", &with_causes(&*error).to_string());
         if error.is::<script::CompilerDefect>() { HOST_FAILURE } else { NOT_A_PLUGIN }
     })
 }
@@ -279,9 +279,10 @@ fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
 #[cfg(not(feature = "script"))]
 fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
     let script = shown(path);
-    write_stderr(format_args!(
-        "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"
-    ));
+    output::report(
+        "ks-host",
+        &format!("{script} is a script, and this ks-host was built without the compiler: ks build {script}"),
+    );
     Err(NOT_A_PLUGIN)
 }
 

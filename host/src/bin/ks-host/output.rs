@@ -1,5 +1,7 @@
 //! Output of commands on standard output, and messages on standard error.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ks_host::text::{self, MOST_BYTES, visible};
 use ks_host::world::{Said, said_as_json};
 use ks_wit::command_output::{write_stderr_lines, write_stderr_raw};
@@ -7,15 +9,38 @@ use ks_wit::command_output::{write_stderr_lines, write_stderr_raw};
 /// Limit on the characters of a cell that widens its column: one long name must not widen every row.
 const MAX_COLUMN: usize = 160;
 
-/// Reports something about a plugin on standard error, with this name as the prefix. Text of the plugin can
-/// neither add a line with another prefix nor control the terminal.
-pub(crate) fn report(name: &str, message: &str) {
-    write_stderr_lines(&format!("{}: {message}", printable(name)), "  ");
+/// Whether messages are JSON objects, as what the plugins print.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Makes all messages from now on JSON objects.
+pub(crate) fn say_as_json() {
+    // ORDERING: relaxed. Set before the threads that write messages are started.
+    AS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Reports the same as a JSON object.
-pub(crate) fn report_json(name: &str, message: &str) {
-    write_stderr_raw(&said_as_json(name, Said::Error, &text::message(message, "  ")));
+/// Whether messages are JSON objects.
+pub(crate) fn is_json() -> bool {
+    // ORDERING: as in `say_as_json`.
+    AS_JSON.load(Ordering::Relaxed)
+}
+
+/// Reports on standard error why something did not start or has ended, with this name as the prefix. Text of a
+/// plugin can neither add a line with another prefix nor control the terminal.
+pub(crate) fn report(name: &str, message: &str) {
+    say(name, Said::Error, message);
+}
+
+/// Reports as [`report`] something about what continues.
+pub(crate) fn warn(name: &str, message: &str) {
+    say(name, Said::Warning, message);
+}
+
+fn say(name: &str, said: Said, message: &str) {
+    if is_json() {
+        write_stderr_raw(&said_as_json(name, said, &text::message(message, "  ")));
+    } else {
+        write_stderr_lines(&format!("{}: {message}", printable(name)), "  ");
+    }
 }
 
 /// Reports where several plugins run: each line begins with the name.

@@ -19,6 +19,23 @@ use nix::libc;
 /// How many random names are tried if the name is taken.
 const ATTEMPTS: usize = 16;
 
+/// Whether a file's name means standard output.
+pub(crate) fn is_standard_output(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Refuses standard output for what cannot share it with the plugins' lines.
+///
+/// # Errors
+/// If the file's name means standard output.
+pub(crate) fn demand_file(file: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !is_standard_output(file),
+        "standard output has what the plugins print: name a file (`./-` for one of this name)"
+    );
+    Ok(())
+}
+
 /// Replaces a file atomically: a concurrent reader gets the old contents or the new, which only this user can
 /// read. A link, a device or a FIFO of that name stays as it is.
 ///

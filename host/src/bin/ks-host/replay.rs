@@ -39,6 +39,7 @@ pub(crate) struct Args {
 
 /// Starts a recording in this file, which is replaced by one that is readable only for this user.
 pub(crate) fn record_to(file: &Path, plugin: &str) -> anyhow::Result<Recording> {
+    output_file::demand_file(file).context("--record")?;
     let opened = output_file::create(file);
     let recording = opened.and_then(|opened| Recording::start(Writer::new(opened), plugin));
     recording.with_context(|| format!("cannot write the record {}", shown(file)))

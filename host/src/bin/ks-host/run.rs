@@ -18,7 +18,7 @@ use ks_wit::command_output::shown;
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::stacks::{Output, Stacks};
-use crate::{apart, cache, config, output_file, policy, prepare, sign, signals};
+use crate::{apart, cache, config, output, output_file, policy, prepare, sign, signals};
 
 /// Arguments of `ks-host run`. No other argument struct is flattened into it: clap could then no longer tell
 /// whether it is present next to the subcommands.
@@ -122,6 +122,9 @@ pub(crate) struct Args {
 
 /// Runs the plugins and returns the first exit code, in the given order, that is not 0.
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
+    if args.json {
+        output::say_as_json();
+    }
     let several = args.plugins.len() > 1;
     for (given, what) in [
         (!args.arguments.is_empty(), "arguments after `--` are"),
@@ -204,6 +207,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
 
 /// Opens the audit log in this file, and makes it readable only for this user.
 fn audit_to(file: &Path) -> anyhow::Result<Audit> {
+    output_file::demand_file(file).context("--audit")?;
     let opened = output_file::append(file);
     opened
         .map(|file| Audit::new(Writer::new(file)))
@@ -212,6 +216,9 @@ fn audit_to(file: &Path) -> anyhow::Result<Audit> {
 
 /// Replaces the file for plugins' prints by one that is readable only for this user.
 fn output_to(file: &Path) -> anyhow::Result<Writer> {
+    if output_file::is_standard_output(file) {
+        return Ok(Writer::stdout());
+    }
     let opened = output_file::create(file);
     opened.map(Writer::new).with_context(|| format!("--output: cannot write {}", shown(file)))
 }

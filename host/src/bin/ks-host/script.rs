@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
+use ks_compiler::diag::Severity;
 use ks_compiler::diag::render::{self, Style};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Checked, Options, Target};
@@ -12,7 +13,7 @@ use ks_compiler::source::{Files, MAX_FILE_BYTES};
 use ks_wit::command_output::shown;
 use ks_wit::section::Arch;
 
-use crate::EntryPoint;
+use crate::{EntryPoint, output};
 
 /// File of the running kernel's BTF types.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -72,6 +73,16 @@ fn own_events() -> Option<String> {
 }
 
 fn show(checked: &Checked) {
+    if output::is_json() {
+        for diagnostic in checked.diagnostics.sorted() {
+            let text = render::render(diagnostic, &checked.sources, Style::Plain);
+            match diagnostic.severity {
+                Severity::Error => output::report("ks-host", &text),
+                Severity::Warning => output::warn("ks-host", &text),
+            }
+        }
+        return;
+    }
     let mut stderr = io::stderr().lock();
     let plain = !stderr.is_terminal()
         || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())

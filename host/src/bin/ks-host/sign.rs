@@ -1,14 +1,14 @@
 //! `ks-host sign` and `ks-host verify`: signatures of plugin files.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use ks_host::plugin::{Plugin, PublicKey, hex, key_pair, sign as signed};
 use ks_host::policy::Policy;
-use ks_wit::command_output::{shown, write_lines, write_stderr};
+use ks_wit::command_output::{shown, write_lines, write_stderr, write_stdout};
 
 use crate::output::printable;
 use crate::{not_a_plugin, output_file, policy};
@@ -59,9 +59,22 @@ pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
     let file = signed(&plugin, &args.identity, &key)
         .with_context(|| format!("cannot sign with {}", shown(&args.key)))?;
     let output = args.output.as_ref().unwrap_or(&args.plugin);
-    output_file::replace(output, &file).with_context(|| format!("cannot write {}", shown(output)))?;
-    let plugin = Plugin::from_bytes(file)?;
-    write_lines(&signatures(&plugin))?;
+    let is_printed = output_file::is_standard_output(output);
+    if is_printed {
+        anyhow::ensure!(
+            !io::stdout().is_terminal(),
+            "a plugin is not text for a terminal: send it on, or to a file (-o FILE)"
+        );
+        write_stdout(&file)?;
+    } else {
+        output_file::replace(output, &file).with_context(|| format!("cannot write {}", shown(output)))?;
+    }
+    let signatures = signatures(&Plugin::from_bytes(file)?);
+    if is_printed {
+        write_stderr(format_args!("{}", signatures.trim_end()))
+    } else {
+        write_lines(&signatures)?
+    }
     Ok(0)
 }
 

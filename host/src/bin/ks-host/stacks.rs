@@ -12,7 +12,7 @@ use ks_host::perf::MappingRecorder;
 use ks_host::stacks::{self, CountedStacks, FunctionNames, Profile};
 use ks_host::text::visible;
 use ks_host::world::{StackMap, StackRequest};
-use ks_wit::command_output::{shown, write_stderr, write_stdout};
+use ks_wit::command_output::{shown, write_stdout};
 
 use crate::{output, output_file};
 
@@ -41,7 +41,9 @@ impl FromStr for Output {
     fn from_str(text: &str) -> Result<Output, String> {
         let (form, file) = match text.split_once('=') {
             Some((_, "")) => return Err("no file behind `=`".into()),
-            Some((form, file)) => (form, Some(PathBuf::from(file))),
+            Some((form, file)) => {
+                (form, Some(PathBuf::from(file)).filter(|file| !output_file::is_standard_output(file)))
+            }
             None => (text, None),
         };
         let form = match form {
@@ -109,10 +111,13 @@ impl Stacks {
     pub(crate) fn request(&self) -> (StackRequest, Answer) {
         let (to, counted) = mpsc::channel();
         let mappings = MappingRecorder::start().inspect_err(|errno| {
-            write_stderr(format_args!(
-                "ks-host: --stacks: the mappings of processes cannot be recorded ({errno}): functions of \
+            output::warn(
+                "ks-host",
+                &format!(
+                    "--stacks: the mappings of processes cannot be recorded ({errno}): functions of \
                  those that end are not named; give ks-host CAP_PERFMON"
-            ));
+                ),
+            );
         });
         (StackRequest { map: self.map.clone(), to }, Answer { counted, mappings: mappings.ok() })
     }
@@ -125,10 +130,13 @@ impl Stacks {
         let mappings = answer.mappings.and_then(|recorder| {
             let mappings = recorder.finish();
             if mappings.is_none() {
-                write_stderr(format_args!(
-                    "{plugin}: the mappings of processes were not recorded, because those of one process \
+                output::warn(
+                    plugin,
+                    &format!(
+                        "the mappings of processes were not recorded, because those of one process \
                      cannot be read: functions of processes that have ended are not named"
-                ));
+                    ),
+                );
             }
             mappings
         });
@@ -137,21 +145,27 @@ impl Stacks {
         let counted = counted.map_err(|error| anyhow!("--stacks: {error}"))?;
         let (lost, forgotten) = (mappings.lost(), mappings.forgotten());
         if lost > 0 {
-            write_stderr(format_args!(
-                "{plugin}: {lost} mappings of processes were too many to be recorded: some names may be \
+            output::warn(
+                plugin,
+                &format!(
+                    "{lost} mappings of processes were too many to be recorded: some names may be \
                  missing"
-            ));
+                ),
+            );
         }
         if forgotten > 0 {
-            write_stderr(format_args!(
-                "{plugin}: the mappings of {forgotten} processes were forgotten, because all together took \
+            output::warn(
+                plugin,
+                &format!(
+                    "the mappings of {forgotten} processes were forgotten, because all together took \
                  too much memory: some names may be missing"
-            ));
+                ),
+            );
         }
         let mut names = FunctionNames::new(mappings, Some(NamingProcess::of_this_program()));
         let profile = counted.named(&mut names);
         for warning in names.warnings() {
-            output::report(plugin, &visible(&warning, MAX_WARNING_BYTES));
+            output::warn(plugin, &visible(&warning, MAX_WARNING_BYTES));
         }
         let cut = counted.cut();
         if cut > 0 {
@@ -161,7 +175,7 @@ impl Stacks {
                 profile.map,
                 profile.total()
             );
-            output::report(plugin, &message);
+            output::warn(plugin, &message);
         }
         self.outputs.iter().try_for_each(|output| output.show(plugin, &profile))
     }
