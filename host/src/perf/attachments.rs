@@ -76,7 +76,7 @@ pub struct Attachments {
     last_id: u64,
     /// Groups, keyed by their leader.
     fan_outs: BTreeMap<AttachmentId, FanOut>,
-    /// The leader of every live attachment; a leader maps to itself.
+    /// The leader of every live member. Leaders are not in it: a read of one looks up one map.
     leader_of: BTreeMap<AttachmentId, AttachmentId>,
     surroundings: Surroundings,
     notices: Vec<Notice>,
@@ -198,15 +198,16 @@ impl Attachments {
             self.fan_outs.insert(id, fan_out);
         }
         self.last_id = id.0;
-        self.leader_of.insert(id, leader.unwrap_or(id));
+        if let Some(leader) = leader {
+            self.leader_of.insert(id, leader);
+        }
         self.notices.extend(reported);
         Ok(id)
     }
 
     fn join(&mut self, leader: AttachmentId, plan: &Plan, target: &Target) -> Result<(), PerfError> {
         let refused = |refusal| refused(plan, refusal);
-        let led_by = self.leader_of.get(&leader).copied().ok_or(Refusal::StaleLeader(leader));
-        let led_by = led_by.map_err(refused)?;
+        let led_by = self.leader(leader).ok_or(Refusal::StaleLeader(leader)).map_err(refused)?;
         if led_by != leader {
             return Err(refused(Refusal::MemberAsLeader { leader: led_by }));
         }
@@ -268,7 +269,7 @@ impl Attachments {
     ///
     /// Errors: as [`Attachments::read`], for the first attachment that cannot be read.
     pub fn read_many(&mut self, ids: &[AttachmentId]) -> Result<Vec<Reading>, PerfError> {
-        let leader = |id| self.leader_of.get(id).copied().ok_or(PerfError::Stale(*id));
+        let leader = |id: &AttachmentId| self.leader(*id).ok_or(PerfError::Stale(*id));
         let mut by_group = ids
             .iter()
             .enumerate()
@@ -451,7 +452,11 @@ impl Attachments {
 
     /// Detaches everything, newest first.
     pub fn detach_all(&mut self) {
-        while let Some((&newest, _)) = self.leader_of.last_key_value() {
+        let newest = |attachments: &Attachments| {
+            let member = attachments.leader_of.last_key_value().map(|(&member, _)| member);
+            member.max(attachments.fan_outs.last_key_value().map(|(&leader, _)| leader))
+        };
+        while let Some(newest) = newest(self) {
             self.detach(newest);
         }
     }
@@ -478,7 +483,7 @@ impl Attachments {
     /// Stops, unlinks and closes an event. For a leader, it first detaches the members, newest first. The
     /// other members of a group keep counting. Afterwards the id is stale. A stale id has no effect.
     pub fn detach(&mut self, id: AttachmentId) {
-        let Some(leader) = self.leader_of.remove(&id) else { return };
+        let leader = self.leader_of.remove(&id).unwrap_or(id);
         self.forget(id);
         let Some(mut fan_out) = self.fan_outs.remove(&leader) else { return };
         if leader != id {
@@ -497,13 +502,13 @@ impl Attachments {
 
     /// Returns the ids of the tracepoints that the attachment's group counts.
     pub(crate) fn tracepoints(&self, id: AttachmentId) -> impl Iterator<Item = u64> {
-        let fan_out = self.leader_of.get(&id).and_then(|leader| self.fan_outs.get(leader));
+        let fan_out = self.group(id);
         fan_out.into_iter().flat_map(FanOut::plans).filter_map(|plan| plan.event.tracepoint())
     }
 
     /// Number of live attachments, members included.
     pub fn count(&self) -> usize {
-        self.leader_of.len()
+        self.leader_of.len() + self.fan_outs.len()
     }
 
     /// Number of descriptors of all open kernel events and their links.
@@ -566,10 +571,8 @@ impl Attachments {
         id: AttachmentId,
         mut what: impl FnMut(&mut FanOut, &Surroundings) -> Result<T, PerfError>,
     ) -> Result<T, PerfError> {
-        let leader = self.leader_of.get(&id);
-        let Some(fan_out) = leader.and_then(|leader| self.fan_outs.get_mut(leader)) else {
-            return Err(PerfError::Stale(id));
-        };
+        let leader = self.leader_of.get(&id).copied().unwrap_or(id);
+        let Some(fan_out) = self.fan_outs.get_mut(&leader) else { return Err(PerfError::Stale(id)) };
         fan_out.follow_cpus(&self.surroundings);
         let mut done = what(fan_out, &self.surroundings);
         for _ in 0..MAX_ATTEMPTS {
@@ -581,6 +584,16 @@ impl Attachments {
         }
         fan_out.drain_notices(&mut self.notices);
         done
+    }
+
+    /// Returns the leader of a live attachment; a leader is its own.
+    fn leader(&self, id: AttachmentId) -> Option<AttachmentId> {
+        let leader = self.leader_of.get(&id).copied().unwrap_or(id);
+        self.fan_outs.contains_key(&leader).then_some(leader)
+    }
+
+    fn group(&self, id: AttachmentId) -> Option<&FanOut> {
+        self.fan_outs.get(self.leader_of.get(&id).unwrap_or(&id))
     }
 
     fn forget(&mut self, id: AttachmentId) {
@@ -603,7 +616,7 @@ impl Attachments {
         if !self.reported.insert((id, reported)) {
             return;
         }
-        let plans = self.leader_of.get(&id).and_then(|leader| self.fan_outs.get(leader)).map(FanOut::plans);
+        let plans = self.group(id).map(FanOut::plans);
         let plan = plans.into_iter().flatten().find(|plan| plan.id == id);
         let event = plan.map(|plan| plan.event.name().to_owned()).unwrap_or_default();
         self.notices.push(match reported {
