@@ -189,7 +189,7 @@ impl ProbePoint {
     /// links, if there is one.
     pub(crate) fn real_target(&self, location: &str) -> String {
         match self.file.real_path() {
-            Some(path) => with_path(location, &path),
+            Some(path) => with_path(location, path),
             None => location.to_owned(),
         }
     }

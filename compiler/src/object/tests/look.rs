@@ -60,10 +60,10 @@ fn setting_offset(object: &Object, wanted: usize) -> u32 {
         let by_shape = other_align.cmp(&align).then(size.cmp(&other_size));
         by_shape.then_with(|| one.name.as_str().cmp(other.name.as_str()))
     });
-    let mut at = 0;
+    let mut at = 0_u32;
     for (position, one) in sorted {
         let (size, align) = layout(one.ty);
-        at = (at + align - 1) / align * align;
+        at = at.div_ceil(align) * align;
         if position == wanted {
             return at;
         }

@@ -1,6 +1,6 @@
 //! Signal handling. The first Ctrl-C or SIGTERM asks the plugins to stop, the second ends them and the
-//! command, whatever its threads wait for; one that arrives right after the first is ignored. SIGHUP rereads changed plugin files, unless it means that the
-//! terminal has gone.
+//! command, whatever its threads wait for; one that arrives right after the first is ignored. SIGHUP rereads
+//! changed plugin files, unless it means that the terminal has gone.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;

@@ -132,10 +132,8 @@ impl Stacks {
             if mappings.is_none() {
                 output::warn(
                     plugin,
-                    &format!(
-                        "the mappings of processes were not recorded, because those of one process \
-                     cannot be read: functions of processes that have ended are not named"
-                    ),
+                    "the mappings of processes were not recorded, because those of one process \
+                     cannot be read: functions of processes that have ended are not named",
                 );
             }
             mappings
