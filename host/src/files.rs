@@ -72,6 +72,15 @@ pub(crate) struct RegularFile {
     state: FileState,
 }
 
+/// Why no program or library was opened.
+#[derive(Debug)]
+pub(crate) struct NoProgram {
+    pub(crate) error: FileError,
+    /// Whether a part of the path is a link: the error then says something about a file that the path does not
+    /// name. Looked up by the thread that opens: others may not see the folders.
+    pub(crate) is_behind_link: bool,
+}
+
 /// Properties that change when a file is written or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
@@ -96,11 +105,12 @@ impl FileState {
 }
 
 impl RegularFile {
-    /// Opens a program or library, through the opener of the calling thread if it has one.
+    /// Opens a program or library, through the opener of the calling thread if it has one. Reads nothing but
+    /// whether it is one.
     ///
     /// # Errors
-    /// [`FileError::NotElf`]; as [`RegularFile::open`].
-    pub(crate) fn program(path: &Path) -> Result<RegularFile, FileError> {
+    /// [`NoProgram`], with [`FileError::NotElf`], or as [`RegularFile::open`].
+    pub(crate) fn program(path: &Path) -> Result<RegularFile, NoProgram> {
         opener::program(path).unwrap_or_else(|| RegularFile::open_program(path))
     }
 
@@ -108,14 +118,16 @@ impl RegularFile {
     ///
     /// # Errors
     /// As [`RegularFile::program`].
-    pub(crate) fn open_program(path: &Path) -> Result<RegularFile, FileError> {
-        let file = RegularFile::open(path)?;
-        let mut start = [0; ELF.len()];
-        match file.read_at(0, &mut start) {
-            Ok(()) if start == ELF => Ok(file),
-            Ok(()) | Err(FileError::Short) => Err(FileError::NotElf),
-            Err(error) => Err(error),
-        }
+    pub(crate) fn open_program(path: &Path) -> Result<RegularFile, NoProgram> {
+        let opened = RegularFile::open(path).and_then(|file| {
+            let mut start = [0; ELF.len()];
+            match file.read_at(0, &mut start) {
+                Ok(()) if start == ELF => Ok(file),
+                Ok(()) | Err(FileError::Short) => Err(FileError::NotElf),
+                Err(error) => Err(error),
+            }
+        });
+        opened.map_err(|error| NoProgram { error, is_behind_link: leads_through_link(path) })
     }
 
     /// Opens a regular file for reading.

@@ -26,7 +26,7 @@ use libbpf_rs::MapHandle;
 
 #[cfg(feature = "plugins")]
 use crate::bpf::{BpfError, pin};
-use crate::files::{FileError, RegularFile};
+use crate::files::{NoProgram, RegularFile};
 use crate::tracefs::{self, TracefsError};
 
 /// What the opener of a plugin may be asked for.
@@ -61,7 +61,7 @@ enum Question {
     },
     Program {
         path: PathBuf,
-        answer: Sender<Result<RegularFile, FileError>>,
+        answer: Sender<Result<RegularFile, NoProgram>>,
     },
     Executable {
         pid: i32,
@@ -130,8 +130,8 @@ pub(crate) fn tracepoints() -> Option<Result<Vec<String>, TracefsError>> {
     ask(|answer| Question::Tracepoints { answer })
 }
 
-/// Opens a program or library: see [`RegularFile::open`].
-pub(crate) fn program(path: &Path) -> Option<Result<RegularFile, FileError>> {
+/// Opens a program or library: see [`RegularFile::program`].
+pub(crate) fn program(path: &Path) -> Option<Result<RegularFile, NoProgram>> {
     let path = path.to_owned();
     ask(|answer| Question::Program { path, answer })
 }
@@ -203,6 +203,7 @@ impl Question {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::FileError;
 
     /// Asks on a thread with an opener for this.
     fn with<R: Send + 'static>(openable: Openable, act: impl FnOnce() -> R + Send + 'static) -> R {
@@ -226,9 +227,10 @@ mod tests {
         assert!(own.is_ok(), "{own:?}");
         for path in ["/etc/passwd", "/proc/1/mem", "/dev/null", "/"] {
             let refused = with(programs(), move || program(Path::new(path))).expect("it answers");
+            let error = refused.expect_err("no program").error;
             let is_expected =
-                matches!(refused, Err(FileError::NotElf | FileError::OfKernel | FileError::NotRegular(_)));
-            assert!(is_expected, "{path}: {refused:?}");
+                matches!(error, FileError::NotElf | FileError::OfKernel | FileError::NotRegular(_));
+            assert!(is_expected, "{path}: {error:?}");
         }
         assert!(with(programs(), own_executable).is_none());
         assert!(with(programs(), || tracepoint_id("sched", "sched_switch")).is_none());

@@ -327,10 +327,7 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn is_kernels_struct(&self, ty: TypeId) -> bool {
-        match self.checker.types.kind(ty) {
-            TypeKind::Struct(id) => self.checker.types.struct_def(*id).origin == StructOrigin::Kernel,
-            _ => false,
-        }
+        self.checker.types.kernel_struct(ty).is_some()
     }
 
     /// Converts a value of the kernel's struct to the script's struct of the same name; none if there is no

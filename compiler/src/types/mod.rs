@@ -295,6 +295,12 @@ impl Types {
         }
     }
 
+    /// Returns the struct if a type is a struct of the kernel.
+    pub fn kernel_struct(&self, id: TypeId) -> Option<StructId> {
+        let TypeKind::Struct(def) = *self.kind(id) else { return None };
+        (self.struct_def(def).origin == StructOrigin::Kernel).then_some(def)
+    }
+
     /// Whether a type is a pointer to a program's context.
     pub fn is_context_pointer(&self, id: TypeId) -> bool {
         let TypeKind::Ptr(to) = self.kind(id) else { return false };

@@ -28,7 +28,7 @@ const FOLDER: &str = "/sys/kernel/btf";
 ///
 /// # Errors
 /// The reason why they cannot be read, as text.
-pub(super) fn modules() -> Result<Vec<(String, SplitBtf)>, String> {
+pub(super) fn modules() -> Result<Vec<(String, SplitBtf<'static>)>, String> {
     let base = running()?;
     let entries = fs::read_dir(FOLDER).map_err(|error| format!("cannot read {FOLDER}: {error}"))?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());

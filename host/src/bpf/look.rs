@@ -77,7 +77,7 @@ fn descriptors(open: &OpenObject, model: &Model) -> Descriptors {
 /// Names of the running kernel, read when they are needed.
 #[derive(Default)]
 struct KernelNames {
-    modules: OnceCell<Vec<(String, SplitBtf)>>,
+    modules: OnceCell<Vec<(String, SplitBtf<'static>)>>,
     symbols: OnceCell<Symbols>,
 }
 
@@ -141,7 +141,7 @@ impl KernelNames {
         Ok(having.map(|(name, _)| name.as_str()).collect())
     }
 
-    fn modules(&self) -> Result<&[(String, SplitBtf)], String> {
+    fn modules(&self) -> Result<&[(String, SplitBtf<'static>)], String> {
         if let Some(modules) = self.modules.get() {
             return Ok(modules);
         }

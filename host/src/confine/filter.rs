@@ -203,6 +203,19 @@ const NEW_NAMESPACES: libc::c_int = libc::CLONE_NEWCGROUP
 /// mmap(2) and mprotect(2) without `PROT_EXEC`.
 pub(super) const NOT_EXECUTABLE: Condition = Condition::Bits { at: 2, mask: libc::PROT_EXEC, value: 0 };
 
+/// openat(2) for reading only, and its description.
+pub(super) const READ_ONLY: Arguments = &[&[Condition::Bits {
+    at: 2,
+    mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
+    value: libc::O_RDONLY,
+}]];
+pub(super) const READ_ONLY_TEXT: &str = "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`";
+
+/// clone(2) for threads only, and its description.
+pub(super) const THREADS: Arguments =
+    &[&[Condition::Bits { at: 0, mask: libc::CLONE_THREAD | NEW_NAMESPACES, value: libc::CLONE_THREAD }]];
+pub(super) const THREADS_TEXT: &str = "with `CLONE_THREAD`, without new namespaces";
+
 /// Signals of tgkill(2) to threads of this process.
 pub(super) const TO_ITSELF: Arguments = &[&[Condition::OwnProcess { at: 0 }]];
 
@@ -233,14 +246,7 @@ const CALLS: &[CallGroup] = &[
         "to outputs that were open when the plugin started, without an address",
     ),
     calls(&[(libc::SYS_openat, "openat")], "files of `/proc`, `/sys` and the like that everybody may read")
-        .with(
-            &[&[Condition::Bits {
-                at: 2,
-                mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
-                value: libc::O_RDONLY,
-            }]],
-            "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`",
-        ),
+        .with(READ_ONLY, READ_ONLY_TEXT),
     calls(&[(libc::SYS_close, "close"), (libc::SYS_dup, "dup")], "descriptors of events, maps and programs"),
     calls(&[(libc::SYS_dup3, "dup3")], "libbpf replaces descriptors that it reserved")
         .with(&[&[Condition::NoOutput { at: 1 }]], "over no output that was open when the plugin started"),
@@ -319,10 +325,7 @@ const CALLS: &[CallGroup] = &[
         &[(libc::SYS_poll, "poll"), (libc::SYS_epoll_wait, "epoll_wait")],
         "the same, by libraries (x86-64)",
     ),
-    calls(&[(libc::SYS_clone, "clone")], "threads; no processes").with(
-        &[&[Condition::Bits { at: 0, mask: libc::CLONE_THREAD | NEW_NAMESPACES, value: libc::CLONE_THREAD }]],
-        "with `CLONE_THREAD`, without new namespaces",
-    ),
+    calls(&[(libc::SYS_clone, "clone")], "threads; no processes").with(THREADS, THREADS_TEXT),
     calls(
         &[
             (libc::SYS_futex, "futex"),

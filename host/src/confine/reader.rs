@@ -1,6 +1,9 @@
 //! The filter of processes without rights, which read untrusted input for the host ([`crate::apart`]).
 
-use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, install};
+use super::filter::{
+    CallGroup, Condition, NOT_EXECUTABLE, READ_ONLY, READ_ONLY_TEXT, THREADS, THREADS_TEXT, TO_ITSELF, calls,
+    install,
+};
 use super::surroundings::{self, Outputs};
 use super::{ConfineError, capabilities};
 use nix::libc;
@@ -35,10 +38,7 @@ const CALLS: &[CallGroup] = &[
         ],
         "memory",
     ),
-    calls(&[(libc::SYS_clone, "clone")], "threads; no processes").with(
-        &[&[Condition::Bits { at: 0, mask: libc::CLONE_THREAD, value: libc::CLONE_THREAD }]],
-        "with `CLONE_THREAD`",
-    ),
+    calls(&[(libc::SYS_clone, "clone")], "threads; no processes").with(THREADS, THREADS_TEXT),
     calls(
         &[
             (libc::SYS_futex, "futex"),
@@ -84,14 +84,7 @@ const CALLS: &[CallGroup] = &[
 
 /// Opening files.
 const FILES: &[CallGroup] = &[
-    calls(&[(libc::SYS_openat, "openat")], "files").with(
-        &[&[Condition::Bits {
-            at: 2,
-            mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
-            value: libc::O_RDONLY,
-        }]],
-        "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`",
-    ),
+    calls(&[(libc::SYS_openat, "openat")], "files").with(READ_ONLY, READ_ONLY_TEXT),
     calls(
         &[
             (libc::SYS_lseek, "lseek"),

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::machine::{FileSystem, Machine};
 use super::{Capability, Facts, OUTSIDE};
+#[cfg(feature = "plugins")]
+use crate::bpf::feature::Answer;
 use crate::procfs;
 
 /// Inode number of the initial PID namespace. Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
@@ -27,17 +29,6 @@ pub enum State {
     Missing,
     /// The state could not be determined.
     Unknown,
-}
-
-/// The answer of the kernel to a trial.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trial {
-    /// It works.
-    Works,
-    /// The kernel cannot do it; with its answer.
-    Refused(String),
-    /// It could not be tried; with the reason.
-    Untried(String),
 }
 
 /// The result of one examination.
@@ -123,29 +114,31 @@ pub fn call(name: &str, refused: Option<String>) -> Finding {
     }
 }
 
-/// Reports whether programs can be linked to perf events: the answer of a trial.
-pub fn event_links(tried: Trial) -> Finding {
+/// Reports whether programs can be linked to perf events.
+#[cfg(feature = "plugins")]
+pub fn event_links(seen: Answer) -> Finding {
     let topic = "programs at events";
-    match tried {
-        Trial::Works => Finding::new(topic, State::Good, "can be linked to perf events"),
-        Trial::Refused(because) => Finding::new(topic, State::Missing, because)
+    match seen {
+        Answer::Yes => Finding::new(topic, State::Good, "can be linked to perf events"),
+        Answer::No(because) => Finding::new(topic, State::Missing, because)
             .means("no program can be linked to a perf event, a tracepoint or a probe")
             .remedy("run Linux 5.15 or newer"),
-        Trial::Untried(because) => Finding::new(topic, State::Unknown, because),
+        Answer::Unknown(because) => Finding::new(topic, State::Unknown, because),
     }
 }
 
-/// Reports how programs run loops: the answers of trials of the kernel function `bpf_iter_num_new` (Linux 6.4)
-/// and of the helper `bpf_loop` (Linux 5.17), of which plugins have a form each.
-pub fn loops(iterator: Trial, callback: Trial) -> Finding {
+/// Reports how programs run loops: by the kernel function `bpf_iter_num_new` (Linux 6.4) or by the helper
+/// `bpf_loop` (Linux 5.17), of which plugins have a form each.
+#[cfg(feature = "plugins")]
+pub fn loops(iterator: Answer, callback: Answer) -> Finding {
     let topic = "loops in programs";
     match (iterator, callback) {
-        (Trial::Works, _) => Finding::new(topic, State::Good, "bpf_iter_num_new, as tried"),
-        (_, Trial::Works) => Finding::new(topic, State::Good, "bpf_loop, as tried"),
-        (Trial::Untried(because), _) | (_, Trial::Untried(because)) => {
+        (Answer::Yes, _) => Finding::new(topic, State::Good, "bpf_iter_num_new, as tried"),
+        (_, Answer::Yes) => Finding::new(topic, State::Good, "bpf_loop, as tried"),
+        (Answer::Unknown(because), _) | (_, Answer::Unknown(because)) => {
             Finding::new(topic, State::Unknown, because)
         }
-        (Trial::Refused(_), Trial::Refused(because)) => Finding::new(topic, State::Limited, because)
+        (Answer::No(_), Answer::No(because)) => Finding::new(topic, State::Limited, because)
             .means("programs with loops of more than a few iterations are refused")
             .remedy("run Linux 5.17 or newer for scripts with loops in the kernel half"),
     }

@@ -159,7 +159,8 @@ impl Attachments {
     ) -> Result<AttachmentId, PerfError> {
         let options = event.options(options);
         let id = AttachmentId(self.last_id + 1);
-        let plan = Plan { id, event: Arc::new(event.clone()), options, link, event_array: None };
+        let descriptors = self.surroundings.descriptors.clone();
+        let plan = Plan { id, event: Arc::new(event.clone()), options, link, event_array: None, descriptors };
         let refused = |refusal| refused(&plan, refusal);
         locations::check(event, &plan.options).map_err(refused)?;
         if plan.link.is_some() && event.is_clock() {
@@ -513,7 +514,7 @@ impl Attachments {
 
     /// Number of descriptors of all open kernel events and their links.
     pub fn descriptors(&self) -> usize {
-        self.fan_outs.values().map(FanOut::descriptors).sum()
+        self.surroundings.descriptors.number()
     }
 
     /// Number of descriptors that opening an event would add at most. Counts one location if they cannot be

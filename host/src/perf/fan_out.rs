@@ -121,13 +121,6 @@ impl FanOut {
         self.branches.len()
     }
 
-    /// Number of descriptors of the events, of the links of their programs, and of the list of CPUs.
-    pub(super) fn descriptors(&self) -> usize {
-        let counters = self.branches.iter().flat_map(|branch| branch.group.counters());
-        counters.map(Counter::descriptors).sum::<usize>()
-            + self.online.as_ref().map_or(0, |_| Online::DESCRIPTORS)
-    }
-
     /// Returns the members, newest first.
     pub(super) fn newest_members_first(&self) -> impl Iterator<Item = AttachmentId> + use<> {
         let members: Vec<AttachmentId> = self.plans.iter().skip(1).map(|plan| plan.id).rev().collect();

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
+use super::descriptors::CountedDescriptors;
 use super::error::PerfError;
 use super::event_array::{EventArray, EventArrayEntry};
 use super::page::Page;
@@ -59,6 +60,8 @@ pub(super) struct Counter {
     /// The entry through which programs read the event.
     event_array: Option<EventArrayEntry>,
     event: OwnedFd,
+    /// The count of its descriptors; none in tests.
+    pub(super) descriptors: Option<CountedDescriptors>,
 }
 
 impl Drop for Counter {
@@ -85,16 +88,12 @@ impl Counter {
             throttling: None,
             event_array: None,
             event,
+            descriptors: None,
         }
     }
 
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
-    }
-
-    /// Number of descriptors that it holds open.
-    pub(super) fn descriptors(&self) -> usize {
-        1 + usize::from(self.link.is_some())
     }
 
     /// Keeps the link of a program until this event is closed.

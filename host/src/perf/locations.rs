@@ -10,6 +10,7 @@ use nix::libc;
 use nix::unistd::gettid;
 
 use super::attr::Options;
+use super::descriptors::DescriptorCount;
 use super::error::Refusal;
 use super::event::Event;
 use super::pmu::Sysfs;
@@ -100,6 +101,8 @@ pub(super) struct Surroundings {
     pub(super) sysfs: Sysfs,
     /// The command that the host starts.
     pub(super) command: Option<i32>,
+    /// The descriptors that events hold open.
+    pub(super) descriptors: DescriptorCount,
 }
 
 /// Checks options without asking the kernel, in the order that the language guarantees.

@@ -19,6 +19,7 @@ mod attachments;
 mod attr;
 mod catalog;
 mod cores;
+mod descriptors;
 mod encoding;
 mod error;
 mod event;

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use nix::time::{ClockId, clock_gettime};
 
+use super::descriptors::CountedDescriptors;
 use super::locations::Surroundings;
 use super::pmu;
 
@@ -22,6 +23,7 @@ pub(super) struct Online {
     /// How long the machine has slept, in nanoseconds. All CPUs but one go offline for a sleep, without a
     /// device event.
     slept: i64,
+    _descriptors: CountedDescriptors,
 }
 
 impl Online {
@@ -32,7 +34,9 @@ impl Online {
     pub(super) fn of(surroundings: &Surroundings) -> Option<Online> {
         let file = File::open(surroundings.sysfs.online_file()).ok()?;
         let uevents = File::open(surroundings.sysfs.uevent_file()).ok();
-        let mut online = Online { file, list: Vec::new(), uevents, seen: 0, slept: 0 };
+        let descriptors = surroundings.descriptors.hold(Online::DESCRIPTORS);
+        let mut online =
+            Online { file, list: Vec::new(), uevents, seen: 0, slept: 0, _descriptors: descriptors };
         online.has_changed();
         Some(online)
     }

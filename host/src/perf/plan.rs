@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
 use super::attr::{Options, Purpose, attr};
+use super::descriptors::DescriptorCount;
 use super::encoding::Encoding;
 use super::error::PerfError;
 use super::event::{Event, EventKind};
@@ -34,6 +35,7 @@ pub(super) struct Plan {
     pub(super) link: Option<LinkProgram>,
     /// The array through which programs read the event.
     pub(super) event_array: Option<Arc<dyn EventArray>>,
+    pub(super) descriptors: DescriptorCount,
 }
 
 impl Plan {
@@ -93,6 +95,7 @@ impl Plan {
         }
         let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
         let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
+        counter.descriptors = Some(self.descriptors.hold(1 + usize::from(self.link.is_some())));
         counter.pmu = encoding.pmu.as_ref().map(|pmu| pmu.name.clone());
         if readable {
             counter.page = Page::map(counter.event());

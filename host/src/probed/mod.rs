@@ -44,7 +44,7 @@ use names::{NamedOffset, NamedOffsets};
 
 #[cfg(feature = "plugins")]
 use crate::files;
-use crate::files::{FileError, RegularFile, leads_through_link};
+use crate::files::{FileError, NoProgram, RegularFile};
 
 /// The moment at which a probe runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,8 @@ pub struct ProbePoint {
 
 impl ProbePoint {
     /// Opens a file and returns the instructions of a location in it: at least one, in ascending order of
-    /// offsets. Reads nothing from the file before `allows` has accepted it.
+    /// offsets. Reads nothing from the file but whether it is a program before `allows` has
+    /// accepted it.
     ///
     /// # Errors
     /// [`ProbePointError`].
@@ -238,14 +239,16 @@ pub(crate) fn without_dots(location: &str) -> String {
     path.map_or_else(|_| location.to_owned(), |path| with_path(location, &path))
 }
 
-/// Opens a file that may be probed. A path that leads through a link to anything else gives one error, whatever
-/// is there.
+/// Opens a file that may be probed. The error of a path that leads through a link to anything else is the same,
+/// whatever is there.
 fn open(path: &Path, allows: &AllowsFile<'_>) -> Result<RegularFile, ProbePointError> {
     match RegularFile::program(path) {
         Ok(file) if allows(file.real_path()) => Ok(file),
         Ok(_) => Err(ProbePointError::OtherFile),
-        Err(_) if leads_through_link(path) && !allows(None) => Err(ProbePointError::OtherFile),
-        Err(FileError::NotElf) => Err(ProbePointError::NoProgram("it is not an ELF file")),
-        Err(error) => Err(error.into()),
+        Err(NoProgram { is_behind_link: true, .. }) if !allows(None) => Err(ProbePointError::OtherFile),
+        Err(NoProgram { error: FileError::NotElf, .. }) => {
+            Err(ProbePointError::NoProgram("it is not an ELF file"))
+        }
+        Err(NoProgram { error, .. }) => Err(error.into()),
     }
 }

@@ -521,13 +521,13 @@ impl State {
     /// # Errors
     /// `limit`.
     pub(super) fn allow_probes(&self, more: usize) -> Result<(), HostError> {
+        // Counting those that there are takes longer for each attachment.
+        if more == 0 {
+            return Ok(());
+        }
         let most = self.policy.limit(Limit::Probes);
         let there = self.attachments.probes() + self.attached.probes();
-        if more == 0 || (there + more) as u64 <= most {
-            Ok(())
-        } else {
-            Err(HostError::limit(Limit::Probes, most))
-        }
+        if (there + more) as u64 <= most { Ok(()) } else { Err(HostError::limit(Limit::Probes, most)) }
     }
 
     /// Checks whether `more` additional descriptors are allowed.

@@ -126,7 +126,7 @@ fn root_waits_of_a_process_have_its_stacks_inside_a_pid_namespace() {
     for (side, outcome) in on_both_sides(&lines) {
         let of_naps = outcome.stdout.lines().filter(|line| line.starts_with("naps;"));
         let micros = of_naps.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>();
-        // A second of naps of 20 ms; the rest are the turns between them.
+        // A second of naps of 20 ms, and the time between them.
         assert!((500_000..1_500_000).contains(&micros), "{side}: {micros} of {outcome:#?}");
     }
 }

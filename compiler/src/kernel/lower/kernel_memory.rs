@@ -59,18 +59,13 @@ impl Lowerer<'_> {
     /// Whether the type is a pointer to a kernel struct, whose values are numbers.
     pub(super) fn is_kernel_pointer(&self, ty: TypeId) -> bool {
         let TypeKind::Ptr(to) = self.types().kind(ty) else { return false };
-        self.kernel_struct(*to).is_some() && !self.is_context(ty)
-    }
-
-    fn kernel_struct(&self, ty: TypeId) -> Option<StructId> {
-        let TypeKind::Struct(id) = self.types().kind(ty) else { return None };
-        (self.types().struct_def(*id).origin == StructOrigin::Kernel).then_some(*id)
+        self.types().kernel_struct(*to).is_some() && !self.is_context(ty)
     }
 
     /// The whole kernel struct that an lvalue dereferences; `None` for any other lvalue.
     pub(super) fn whole_kernel_struct<'p>(&self, lvalue: &'p Lvalue) -> Option<KernelPart<'p>> {
         let LvalueKind::Deref(pointer) = &lvalue.kind else { return None };
-        let id = self.kernel_struct(lvalue.ty).filter(|_| !self.is_context(pointer.ty))?;
+        let id = self.types().kernel_struct(lvalue.ty).filter(|_| !self.is_context(pointer.ty))?;
         Some(self.whole_part(pointer, id, lvalue.ty))
     }
 
@@ -90,7 +85,7 @@ impl Lowerer<'_> {
     pub(super) fn kernel_part<'p>(&self, lvalue: &'p Lvalue) -> Option<KernelPart<'p>> {
         match &lvalue.kind {
             LvalueKind::Field { base, field } => {
-                let id = self.kernel_struct(base.ty)?;
+                let id = self.types().kernel_struct(base.ty)?;
                 let part = match &base.kind {
                     LvalueKind::Deref(pointer) => self.whole_part(pointer, id, base.ty),
                     _ => self.kernel_part(base).filter(|part| part.index.is_none())?,

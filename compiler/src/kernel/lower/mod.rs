@@ -65,7 +65,7 @@ use crate::hir::{ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, Prog
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
-use crate::types::{IntType, StructOrigin, TypeId, TypeKind, Types};
+use crate::types::{IntType, TypeId, TypeKind, Types};
 use activation::{Activation, Exit, Outside};
 use errors::Status;
 use memory::Base;
@@ -167,10 +167,7 @@ fn has_pointers_in_context(function: &HirFunction) -> bool {
 /// Whether a map or a function of the kernel takes pointers to kernel structs that are no numbers.
 fn needs_objects(hir: &Hir, split: &Split) -> bool {
     let is_struct = |ty: &TypeId| match hir.types.kind(*ty) {
-        TypeKind::Ptr(to) => match hir.types.kind(*to) {
-            TypeKind::Struct(id) => hir.types.struct_def(*id).origin == StructOrigin::Kernel,
-            _ => false,
-        },
+        TypeKind::Ptr(to) => hir.types.kernel_struct(*to).is_some(),
         _ => false,
     };
     let mut called = hir.externs.iter().flat_map(|function| &function.params);

@@ -2,48 +2,36 @@
 //!
 //! Source: tools/lib/bpf/btf.c, `btf_new_empty` and `btf__type_by_id`, v1.7.
 
-use std::collections::BTreeMap;
-
 use super::read::{Btf, BtfReadError};
 use super::{BtfKind, TypeId};
 
 /// The types that a module adds to those of the kernel. Only names and kinds are read.
 #[derive(Debug)]
-pub struct SplitBtf {
+pub struct SplitBtf<'base> {
     own: Btf,
-    /// Number of types of the kernel.
-    base_types: u32,
-    /// Size of the kernel's strings in bytes.
-    base_strings: u32,
-    /// Strings of the kernel that the module's types have as names, by offset.
-    shared: BTreeMap<u32, String>,
+    base: &'base Btf,
 }
 
-impl SplitBtf {
+impl<'base> SplitBtf<'base> {
     /// Parses the header and finds the records; `base` are the kernel's types.
     ///
     /// # Errors
     /// As [`Btf::parse`].
-    pub fn parse(bytes: impl Into<Vec<u8>>, base: &Btf) -> Result<SplitBtf, BtfReadError> {
-        let own = Btf::parse_split(bytes.into())?;
-        let base_strings = base.string_len();
-        let names = (1..=own.len()).filter_map(|id| Some(own.name_and_kind(TypeId(id))?.0));
-        let shared = names.filter(|name| *name < base_strings);
-        let shared = shared.filter_map(|name| Some((name, base.string(name).ok()?.to_owned()))).collect();
-        Ok(SplitBtf { own, base_types: base.len(), base_strings, shared })
+    pub fn parse(bytes: impl Into<Vec<u8>>, base: &'base Btf) -> Result<SplitBtf<'base>, BtfReadError> {
+        Ok(SplitBtf { own: Btf::parse_split(bytes.into())?, base })
     }
 
     /// Returns name and kind of one of the module's own types; none for those of the kernel, and for ids without
     /// a type. The name may be a string that the kernel has, too.
     #[must_use]
     pub fn name_and_kind(&self, id: TypeId) -> Option<(&str, BtfKind)> {
-        let own = TypeId(id.0.checked_sub(self.base_types)?);
+        let own = TypeId(id.0.checked_sub(self.base.len())?);
         let (name, kind) = self.own.name_and_kind(own)?;
-        let name = match name.checked_sub(self.base_strings) {
-            Some(name) => self.own.string(name).ok()?,
-            None => self.shared.get(&name)?,
+        let name = match name.checked_sub(self.base.string_len()) {
+            Some(name) => self.own.string(name),
+            None => self.base.string(name),
         };
-        Some((name, kind?))
+        Some((name.ok()?, kind?))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ks_host::bpf::feature::{Answer, Features};
 use ks_host::explain::Machine;
-use ks_host::explain::doctor::{Finding, State, Trial, call, event_links, examine, free_counters, loops};
+use ks_host::explain::doctor::{Finding, State, call, event_links, examine, free_counters, loops};
 use ks_host::perf::{Attachments, Catalog, Event, Options};
 use ks_wit::command_output::{write_json, write_lines};
 
@@ -63,20 +63,15 @@ fn refused_map(features: &Features) -> Option<String> {
 
 /// Tries what programs at perf events need.
 fn programs(features: &Features) -> [Finding; 2] {
-    let of = |answer| match answer {
-        Answer::Yes => Trial::Works,
-        Answer::No(because) => Trial::Refused(because),
-        Answer::Unknown(because) => Trial::Untried(because),
-    };
     match features.shape("perf_event", None) {
         Ok(shape) => {
             let callback =
                 ks_wit::helper::named("bpf_loop").map(|(number, _)| features.helper(&shape, number));
             let callback = callback.unwrap_or_else(|| Answer::Unknown("it has no number".into()));
             let iterator = features.kfunc(&shape, "bpf_iter_num_new");
-            [event_links(of(features.attach_point(&shape))), loops(of(iterator), of(callback))]
+            [event_links(features.attach_point(&shape)), loops(iterator, callback)]
         }
-        Err(answer) => [event_links(of(answer.clone())), loops(of(answer.clone()), of(answer))],
+        Err(answer) => [event_links(answer.clone()), loops(answer.clone(), answer)],
     }
 }
 

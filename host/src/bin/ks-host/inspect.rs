@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 /// Shows the plugin and returns the exit code.
 pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
-    let bytes = match read_bytes(&args.plugin, EntryPoint::Main) {
+    let mut input = match read_bytes(&args.plugin, EntryPoint::Main) {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };
@@ -41,8 +41,7 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Args { json: true, .. } => JSON,
         Args { .. } => TEXT,
     };
-    let input = [bytes.as_slice(), &[form]].concat();
-    drop(bytes);
+    input.push(form);
     let answer = match apart::inspected(&args.plugin, input) {
         Ok(answer) => answer,
         Err(error) => {

@@ -50,7 +50,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     new_file(path, |part| part.write_all(bytes)).map(drop)
 }
 
-/// Creates a file beside the path, lets the caller write it, and gives it the name of the path.
+/// Creates a file beside the path, lets the caller write it, and renames it to the path.
 fn new_file(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<File> {
     let (mut part, name) = create_part(path)?;
     let written = write(&mut part).and_then(|()| fs::rename(&name, path));

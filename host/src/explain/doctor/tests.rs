@@ -182,12 +182,12 @@ fn capabilities_of_a_user_namespace_do_not_count() {
 
 #[test]
 fn loops_are_judged_by_what_the_kernel_has_and_not_by_its_version() {
-    let refused = || Trial::Refused("unknown func".into());
-    let untried = || Trial::Untried("EPERM".into());
+    let refused = || Answer::No("unknown func".into());
+    let untried = || Answer::Unknown("EPERM".into());
     let cases = [
-        (Trial::Works, refused(), State::Good, "bpf_iter_num_new"),
-        (refused(), Trial::Works, State::Good, "bpf_loop"),
-        (untried(), Trial::Works, State::Good, "bpf_loop"),
+        (Answer::Yes, refused(), State::Good, "bpf_iter_num_new"),
+        (refused(), Answer::Yes, State::Good, "bpf_loop"),
+        (untried(), Answer::Yes, State::Good, "bpf_loop"),
         (refused(), refused(), State::Limited, "unknown func"),
         (refused(), untried(), State::Unknown, "EPERM"),
     ];
@@ -198,5 +198,5 @@ fn loops_are_judged_by_what_the_kernel_has_and_not_by_its_version() {
         assert_eq!(finding.remedy.is_some(), state == State::Limited, "{finding:?}");
     }
     assert_eq!(event_links(refused()).state, State::Missing);
-    assert_eq!(event_links(Trial::Works).state, State::Good);
+    assert_eq!(event_links(Answer::Yes).state, State::Good);
 }

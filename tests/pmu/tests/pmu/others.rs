@@ -8,14 +8,12 @@ use ks_pmu_tests::{is_emulated, iterate};
 
 use super::{has_pmu, user};
 
-/// Names the events that [`holds_counters`] pins, separated by commas.
+/// Names the events that the other process pins, separated by commas.
 const HELD: &str = "KS_HELD";
 
-/// The other process: pins events on every CPU until its input ends.
-#[test]
-#[ignore = "run by the tests below, as another process"]
-fn holds_counters() {
-    let held = std::env::var(HELD).expect("a test that starts this process");
+/// Pins events on every CPU until the input ends, if this is the other process. Returns whether it is.
+fn is_holder() -> bool {
+    let Ok(held) = std::env::var(HELD) else { return false };
     let mut attachments = Attachments::new();
     let everywhere = Options { pid: -1, cpu: -1, every_cpu: true, pinned: true, ..Options::default() };
     for name in held.split(',') {
@@ -24,6 +22,7 @@ fn holds_counters() {
     }
     println!("\nholding");
     std::io::stdin().lines().for_each(drop);
+    true
 }
 
 /// A process that holds counters, until it is dropped.
@@ -33,10 +32,13 @@ struct Holder {
 }
 
 impl Holder {
-    /// Starts the process, and waits until it holds a counter for each of the events.
+    /// Starts the calling test in a process of its own, and waits until that holds a counter for each of the
+    /// events.
     fn of(events: &[&str]) -> Holder {
+        let thread = std::thread::current();
+        let test = thread.name().expect("tests run on threads of their name");
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", "others::holds_counters"])
+            .args(["--exact", "--nocapture", test])
             .env(HELD, events.join(","))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -99,7 +101,7 @@ const INSTRUCTIONS: [&str; 6] = ["instructions"; 6];
 
 #[test]
 fn nothing_is_a_number_while_others_hold_every_counter() {
-    if !has_pmu() || !is_emulated() {
+    if is_holder() || !has_pmu() || !is_emulated() {
         return;
     }
     let _holder = Holder::of(&[&INSTRUCTIONS[..], &["cpu_cycles"]].concat());
@@ -112,7 +114,7 @@ fn nothing_is_a_number_while_others_hold_every_counter() {
 
 #[test]
 fn cycles_alone_are_a_number_while_others_leave_the_counter_of_cycles() {
-    if !has_pmu() || !is_emulated() {
+    if is_holder() || !has_pmu() || !is_emulated() {
         return;
     }
     let _holder = Holder::of(&INSTRUCTIONS);

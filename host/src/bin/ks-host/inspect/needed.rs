@@ -16,7 +16,7 @@ use crate::output::printable;
 /// Returns the policy as the text of a policy file.
 pub(super) fn needed(plugin: &Plugin) -> anyhow::Result<String> {
     let request = ks_host::request(plugin)?;
-    let mut needed = Needed { policy: Policy::nothing(), open: BTreeSet::new() };
+    let mut needed = Needed { policy: Policy::nothing(), catalog: Catalog::default(), open: BTreeSet::new() };
     let needs = request.needs();
     for need in needs {
         needed.need(need, needs, plugin.manifests());
@@ -40,6 +40,8 @@ pub(super) fn needed(plugin: &Plugin) -> anyhow::Result<String> {
 
 struct Needed {
     policy: Policy,
+    /// Events of this machine.
+    catalog: Catalog,
     /// What only the run decides.
     open: BTreeSet<String>,
 }
@@ -59,8 +61,7 @@ impl Needed {
     /// Allows a need of the object. `all` are the needs of all its parts.
     fn need(&mut self, need: &Need, all: &[Need], manifests: &[Manifest]) {
         match &need.target {
-            Some(target) if need.class == Class::Uprobe => self.uprobe(Class::Uprobe, "", target),
-            Some(target) => self.exactly(need.class, target),
+            Some(target) => self.target(need.class, target),
             None if !need.class.has_targets() => self.policy.allow_need(need),
             // The structs themselves are needs with a name.
             None if need.class == Class::StructOps => {
@@ -70,12 +71,17 @@ impl Needed {
             }
             None => match attached(need, manifests) {
                 Some([]) => self.exactly(need.class, ""),
-                Some(targets) => targets.iter().for_each(|target| match need.class {
-                    Class::Uprobe => self.uprobe(Class::Uprobe, "", target),
-                    class => self.exactly(class, target),
-                }),
+                Some(targets) => targets.iter().for_each(|target| self.target(need.class, target)),
                 None => self.any(need.class, format!("where {} is attached", need.by)),
             },
+        }
+    }
+
+    /// Allows a target of a program.
+    fn target(&mut self, class: Class, target: &str) {
+        match class {
+            Class::Uprobe => self.uprobe(class, "", target),
+            class => self.exactly(class, target),
         }
     }
 
@@ -113,7 +119,7 @@ impl Needed {
             }
             (Some(name), Some("kprobe" | "tracepoint")) => self.exactly(Class::Event, name),
             // The names of this machine: those of events of PMUs differ.
-            (Some(name), _) => match Catalog::default().named(name) {
+            (Some(name), _) => match self.catalog.named(name) {
                 Ok(found) => found.targets().iter().for_each(|target| self.exactly(Class::Event, target)),
                 Err(_) => self.exactly(Class::Event, name),
             },
