@@ -131,12 +131,13 @@ fn root_waits_of_a_process_have_its_stacks_inside_a_pid_namespace() {
     }
 }
 
+/// Two processes share a CPU. Other tests run there, too, so it takes a while until each has waited a few times.
 #[test]
 fn root_waits_for_a_cpu_are_counted_for_the_process_that_is_asked_for_inside_a_pid_namespace() {
     let lines = format!(
         "spin() {{ exec taskset 1 sh -c 'while :; do :; done'; }}\n\
          spin & X=$!; spin & Y=$!; sleep 1000 & Z=$!\n\
-         for pid in $X $Z; do {} --no-cache {} -- --pid=$pid --seconds=1; done; kill $X $Y $Z",
+         for pid in $X $Z; do {} --no-cache {} -- --pid=$pid --seconds=4; done; kill $X $Y $Z",
         binary("ks-host").display(),
         repository().join("examples/trace/runqlat.ks").display()
     );
