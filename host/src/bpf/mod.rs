@@ -8,6 +8,7 @@
 //! RLIMIT_MEMLOCK (before 5.11) it lifts that limit for the process when the first object is loaded.
 
 mod attach;
+mod charge;
 mod cursor;
 mod error;
 pub mod feature;

@@ -1,5 +1,7 @@
 //! Resource limits of a plugin.
 
+use ks_compiler::object::model::Memory;
+
 use super::Policy;
 use super::file::PolicyError;
 use super::object::ObjectSet;
@@ -171,23 +173,47 @@ impl Limit {
     }
 }
 
+/// The limits of a policy for the maps of a plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MapLimits {
+    maps: u64,
+    map_bytes: u64,
+    ring_bytes: u64,
+}
+
+impl MapLimits {
+    pub(super) fn of(policy: &Policy) -> MapLimits {
+        MapLimits {
+            maps: policy.limit(Limit::Maps),
+            map_bytes: policy.limit(Limit::MapBytes),
+            ring_bytes: policy.limit(Limit::RingBytes),
+        }
+    }
+
+    /// Returns a message for each limit that maps with this memory exceed.
+    pub(super) fn exceeded(self, memory: Memory) -> Vec<String> {
+        let taken = [
+            (Limit::Maps, memory.maps, self.maps),
+            (Limit::MapBytes, memory.map_bytes, self.map_bytes),
+            (Limit::RingBytes, memory.ring_bytes, self.ring_bytes),
+        ];
+        taken.into_iter().filter_map(|(limit, number, most)| above(limit, number, most)).collect()
+    }
+}
+
 /// Returns a message for each limit that the union of the objects' maps exceeds, given the number of CPUs.
 pub(super) fn exceeded(policy: &Policy, objects: &ObjectSet, cpus: usize) -> Vec<String> {
-    let memory = objects.memory(cpus);
-    let taken = [
-        (Limit::Maps, memory.maps),
-        (Limit::MapBytes, memory.map_bytes),
-        (Limit::RingBytes, memory.ring_bytes),
-        (Limit::Pins, objects.pins()),
-    ];
-    let above = taken.into_iter().filter(|(limit, number)| *number > policy.limit(*limit));
-    above
-        .map(|(limit, number)| {
-            let name = limit.name();
-            format!(
-                "its maps: {name} is {number}, and the limit is {}: --limit {name}={number} would allow it",
-                policy.limit(limit)
-            )
-        })
-        .collect()
+    let mut reasons = MapLimits::of(policy).exceeded(objects.memory(cpus));
+    reasons.extend(above(Limit::Pins, objects.pins(), policy.limit(Limit::Pins)));
+    reasons
+}
+
+/// Returns the message for maps that need more than a limit.
+fn above(limit: Limit, number: u64, most: u64) -> Option<String> {
+    let name = limit.name();
+    (number > most).then(|| {
+        format!(
+            "its maps: {name} is {number}, and the limit is {most}: --limit {name}={number} would allow it"
+        )
+    })
 }

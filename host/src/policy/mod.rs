@@ -28,6 +28,7 @@ use class::COUNTING_FAMILIES;
 pub use class::Class;
 pub use file::PolicyError;
 pub use limits::Limit;
+use limits::MapLimits;
 pub(crate) use needs::class_of;
 pub use needs::{Need, Request};
 pub use object::{Admitted, ObjectError, ObjectSet, PluginObject};
@@ -259,7 +260,10 @@ impl Policy {
         let denied = |need: &Need| self.allows(need).err().map(|denied| format!("{}: {denied}", need.by));
         let mut reasons: Vec<String> = request.needs().iter().filter_map(denied).collect();
         reasons.extend(limits::exceeded(self, request.objects(), cpus));
-        if reasons.is_empty() { Ok(request.into_objects().into_admitted()) } else { Err(reasons.join("\n")) }
+        if !reasons.is_empty() {
+            return Err(reasons.join("\n"));
+        }
+        Ok(request.into_objects().into_admitted(MapLimits::of(self)))
     }
 
     /// Judges an admitted object again after a change of its model, as [`Policy::admit`] judged it first. The

@@ -16,6 +16,7 @@ use ks_compiler::object::{self, Object, ReadError, WriteError};
 use ks_wit::object::{PINNED_SECTION, loss_variable, timer_map};
 use ks_wit::section::{Arch, BpfRecord};
 
+use super::limits::MapLimits;
 use crate::text::{MOST_BYTES, visible};
 
 /// Upper limit of the bytes of an object's name, which is also the name of a directory of pins.
@@ -279,27 +280,49 @@ impl ObjectSet {
         pins.len() as u64
     }
 
-    /// Returns the object to load on this machine, after a policy admitted it.
-    pub(super) fn into_admitted(mut self) -> Option<Admitted> {
+    /// Returns the object to load on this machine, after a policy with these limits admitted it.
+    pub(super) fn into_admitted(mut self, limits: MapLimits) -> Option<Admitted> {
         let own = self.own.first().copied().filter(|own| *own < self.objects.len())?;
-        Some(Admitted(self.objects.swap_remove(own)))
+        Some(Admitted { object: self.objects.swap_remove(own), limits })
     }
 }
 
 /// An object that a policy admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admitted(PluginObject);
+pub struct Admitted {
+    object: PluginObject,
+    limits: MapLimits,
+}
 
 impl Admitted {
     /// Returns the admitted object.
     pub fn object(&self) -> &PluginObject {
-        &self.0
+        &self.object
+    }
+
+    /// Returns the limits that the maps exceed on a machine with this number of possible CPUs, given what the
+    /// kernel charges for a map, by its name. The larger of that and of our own figure counts: the kernel
+    /// charges a map that grows for its entries of now, and on pages of another size it charges more than we
+    /// know.
+    ///
+    /// # Errors
+    /// The message for a person, with every limit.
+    pub fn check_charges(&self, cpus: usize, charge: impl Fn(&str) -> Option<u64>) -> Result<(), String> {
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        let maps = self.object.model.map_memory(cpus).map(|(name, memory)| {
+            let charged = charge(&name).unwrap_or_default();
+            let is_ring = memory.ring_bytes > 0;
+            let (map_bytes, ring_bytes) = if is_ring { (0, charged) } else { (charged, 0) };
+            memory.largest(Memory { maps: 0, map_bytes, ring_bytes })
+        });
+        let reasons = self.limits.exceeded(maps.fold(Memory::default(), Memory::with));
+        if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
     }
 
     /// Returns the object with another model, to be judged again.
     pub(super) fn changed(&self, model: &Object) -> Result<ObjectSet, ObjectError> {
         let read = object::read(&object::write(model)?)?;
-        ObjectSet::new(vec![PluginObject::new(&self.0.name, self.0.arch, read)?], [0])
+        ObjectSet::new(vec![PluginObject::new(&self.object.name, self.object.arch, read)?], [0])
     }
 
     /// Generates the ELF file for libbpf from the parsed model alone.
@@ -307,12 +330,12 @@ impl Admitted {
     /// # Errors
     /// [`ObjectError::Write`].
     pub fn elf(&self) -> Result<Vec<u8>, ObjectError> {
-        Ok(object::write(&self.0.model)?)
+        Ok(object::write(&self.object.model)?)
     }
 
     /// Returns the name passed to libbpf: at most 15 letters, digits and `_`.
     pub fn loaded_name(&self) -> String {
         let plain = |char: char| if char.is_ascii_alphanumeric() { char } else { '_' };
-        self.0.name.chars().take(MAX_LOADED_NAME_BYTES).map(plain).collect()
+        self.object.name.chars().take(MAX_LOADED_NAME_BYTES).map(plain).collect()
     }
 }

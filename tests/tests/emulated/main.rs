@@ -13,6 +13,7 @@ mod kernel_structs;
 mod killed;
 mod known_results;
 mod map_iteration;
+mod map_memory;
 mod modules;
 mod pointers;
 mod policy_cost;

@@ -17,7 +17,6 @@ mod hostile;
 mod loaded;
 mod losses;
 mod many;
-mod map_memory;
 mod maps;
 mod memory;
 mod namespaces;

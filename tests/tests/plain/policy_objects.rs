@@ -180,6 +180,27 @@ fn an_object_with_another_size_of_a_map_is_judged_again() {
     assert!(matches!(&refused, Readmission::Denied(reasons) if reasons.contains("map_bytes")), "{refused}");
 }
 
+/// A kernel may charge more for a map than we foresee, for example with larger pages.
+#[test]
+fn the_larger_of_our_figure_and_of_the_kernels_charge_counts() {
+    let mut policy = Policy::everything();
+    policy.limit_rule("map_bytes=64k").expect("a limit");
+    policy.limit_rule("ring_bytes=64k").expect("a limit");
+    let maps = vec![map("a", MapKind::Array, 8, 16), map("ring", MapKind::RingBuf, 0, 0)];
+    let objects = ObjectSet::new(vec![object(Arch::Any, Object { maps, ..Object::default() })], [0]);
+    let request = Request::new(objects.expect("one object"), &[]);
+    let admitted = policy.admit(request, 1).expect("it is small").expect("there is one");
+    let check = |charged: fn(&str) -> Option<u64>| admitted.check_charges(1, charged);
+    assert_eq!(check(|_| None), Ok(()));
+    assert_eq!(check(|_| Some(8)), Ok(()), "fewer bytes than it has when it is full");
+    assert_eq!(check(|_| Some(64 << 10)), Ok(()));
+    let expected = |name: &str| {
+        format!("its maps: {name} is 65537, and the limit is 65536: --limit {name}=65537 would allow it")
+    };
+    assert_eq!(check(|name| (name == "a").then_some(65537)), Err(expected("map_bytes")));
+    assert_eq!(check(|name| (name == "ring").then_some(65537)), Err(expected("ring_bytes")));
+}
+
 #[test]
 fn objects_for_other_machines_need_nothing_that_the_first_does_not() {
     let set = |first: Object, second: Object| {

@@ -16,6 +16,7 @@ use nix::errno::Errno;
 pub(super) use self::variables::is_section_map;
 use self::variables::{Changed, Written};
 use super::attach::Supervisor;
+use super::charge;
 use super::error::{BpfError, Lack, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
@@ -257,9 +258,9 @@ impl Object {
     /// result.
     ///
     /// # Errors
-    /// [`BpfError::Load`]; [`BpfError::PidNamespace`]; [`BpfError::LastLook`]; [`BpfError::Unsound`] if its
-    /// pins keep changing; [`BpfError::NoBpffs`], [`BpfError::PinShape`] and [`BpfError::Kernel`] for its
-    /// pins.
+    /// [`BpfError::Load`]; [`BpfError::PidNamespace`]; [`BpfError::LastLook`]; [`BpfError::OverLimits`] if the
+    /// kernel charges more for its maps than was foreseen; [`BpfError::Unsound`] if its pins keep changing;
+    /// [`BpfError::NoBpffs`], [`BpfError::PinShape`] and [`BpfError::Kernel`] for its pins.
     pub fn load(&mut self) -> Result<(), BpfError> {
         self.load_or(Selection::Maps)
     }
@@ -359,6 +360,11 @@ impl Object {
                 Ok(object) => object,
                 Err(refusal) => return Err(self.refused(refusal, libbpf, &written)),
             };
+            if let Err(over) = charge::check(&object, &self.admitted) {
+                drop(object);
+                self.stage = self.reopen(&written).map_or(Stage::Closed, Stage::Open);
+                return Err(over);
+            }
             if self.pins.create(&object, &reused)? {
                 Pins::show_variables(&object, &reused)?;
                 let maps = maps(&object)?;
