@@ -1,13 +1,15 @@
 //! Our programs next to counters of other processes: these counters read the same numbers as without. These
 //! tests need root.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ks_compiler::bpf;
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Options};
 use ks_tests::watched::Running;
 use ks_tests::{Folder, allowed, command, compile, finish};
+
+use crate::perf_support::{fault, named, own_thread};
 
 /// One program of each kind; the program of KIND is attached. PROGRAM is an executable with a function
 /// `worker`.
@@ -16,19 +18,47 @@ const SCRIPT: &str = include_str!("scripts/beside_kinds.ks");
 /// Number of counted events of each kind.
 const TIMES: u32 = 200;
 
-/// Builds a program that calls `worker` [`TIMES`] times.
+/// Builds a program that calls `worker` and getppid(2) [`TIMES`] times each.
 fn worker(folder: &Folder) -> PathBuf {
     let source = folder.write(
         "worker.c",
-        "#include <stdlib.h>\n__attribute__((noinline)) int worker(int n) { asm volatile(\"\"); return n + \
+        "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((noinline)) int worker(int n) { asm volatile(\"\"); return n + \
          1; }\n\
          int main(int count, char **words) { int sum = 0; for (int i = atoi(words[1]); i; i--) sum += \
-         worker(i); return sum & 0; }\n",
+         worker(i) + getppid(); return sum & 0; }\n",
     );
     let built = folder.path("worker");
     let outcome = finish(Command::new("cc").args(["-O1", "-o"]).arg(&built).arg(source));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     built
+}
+
+/// Returns the calls and returns of getppid(2) that `perf stat` counts for a command; none without perf, which CI
+/// does not allow.
+fn counted_by_perf(folder: &Folder, program: &Path) -> Option<[u64; 2]> {
+    let events = ["syscalls:sys_enter_getppid", "syscalls:sys_exit_getppid"];
+    // perf needs tracefs, which may not be mounted: it is mounted for this one command.
+    let mounted =
+        "mount -t tracefs t /sys/kernel/tracing 2>/dev/null; exec perf stat -x ';' -o \"$0\" -e $1 -- $2";
+    let file = folder.path("stat");
+    let outcome = finish(
+        Command::new("unshare")
+            .args(["-m", "sh", "-c", mounted])
+            .arg(&file)
+            .arg(events.join(","))
+            .arg(format!("{} {TIMES}", program.display())),
+    );
+    if outcome.code != 0 {
+        assert!(std::env::var_os("CI").is_none(), "`scripts/packages perf` installs perf: {outcome:#?}");
+        eprintln!("NOT TESTED: `perf stat` does not run here");
+        return None;
+    }
+    let text = std::fs::read_to_string(file).expect("perf wrote it");
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(';').collect()).collect();
+    Some(events.map(|event| {
+        let row = rows.iter().find(|row| row.get(2) == Some(&event));
+        row.and_then(|row| row[0].parse().ok()).unwrap_or_else(|| panic!("no count of {event}: {text}"))
+    }))
 }
 
 /// Opens a counter in this process, which is not the host.
@@ -47,14 +77,14 @@ fn root_other_processes_count_the_same_next_to_a_program_of_each_kind() {
     let script = SCRIPT.replace("PROGRAM", &program.display().to_string());
     let mut attachments = Attachments::new();
     let catalog = Catalog::default();
-    let of_this_thread = Options { pid: 0, cpu: -1, ..Options::default() };
     let calls = catalog.tracepoint("syscalls/sys_enter_getppid").expect("the kernel has it");
-    let calls = counter(&mut attachments, &calls, &of_this_thread);
+    let calls = counter(&mut attachments, &calls, &own_thread());
     let returns = catalog.tracepoint("syscalls/sys_exit_getppid").expect("the kernel has it");
-    let returns = counter(&mut attachments, &returns, &of_this_thread);
+    let returns = counter(&mut attachments, &returns, &own_thread());
     let worked = catalog.uprobe(&format!("{}:worker", program.display())).expect("it has one");
     let everywhere = Options { pid: -1, cpu: -1, every_cpu: true, ..Options::default() };
     let worked = counter(&mut attachments, &worked, &everywhere);
+    let faults = counter(&mut attachments, &named("page_faults"), &own_thread());
     let counted = |attachments: &mut Attachments| {
         let before = [calls, returns, worked].map(|id| read(attachments, id));
         for _ in 0..TIMES {
@@ -63,10 +93,14 @@ fn root_other_processes_count_the_same_next_to_a_program_of_each_kind() {
         let outcome = finish(Command::new(&program).arg(TIMES.to_string()));
         assert_eq!(outcome.code, 0, "{outcome:#?}");
         let after = [calls, returns, worked].map(|id| read(attachments, id));
-        [0, 1, 2].map(|at| after[at] - before[at])
+        let of_faults = read(attachments, faults);
+        fault(TIMES as usize);
+        let of_faults = read(attachments, faults) - of_faults;
+        let by_perf = counted_by_perf(&folder, &program).unwrap_or([TIMES.into(); 2]);
+        (([0, 1, 2].map(|at| after[at] - before[at]), of_faults), by_perf)
     };
     let alone = counted(&mut attachments);
-    assert_eq!(alone, [u64::from(TIMES); 3]);
+    assert_eq!(alone, (([u64::from(TIMES); 3], u64::from(TIMES)), [u64::from(TIMES); 2]));
     for kind in
         ["zero", "even", "nothing", "early", "thrown", "tail", "enter", "exit", "raw", "probe", "returns"]
     {
@@ -75,10 +109,12 @@ fn root_other_processes_count_the_same_next_to_a_program_of_each_kind() {
         let outcome = running.stop();
         assert_eq!(with_program, alone, "{kind}: {outcome:#?}");
         assert_eq!(outcome.code, 0, "{kind}: {outcome:#?}");
-        let [runs, own] = outcome.numbers("runs")[..] else { panic!("{kind}: {outcome:#?}") };
+        let [runs, own, samples] = outcome.numbers("runs")[..] else { panic!("{kind}: {outcome:#?}") };
         // The raw tracepoint is a different one.
         let least = if kind == "raw" { 1 } else { i64::from(TIMES) };
         assert!(runs >= least && own >= i64::from(TIMES), "{kind}: {outcome:#?}");
+        // A program runs at each page fault of the machine.
+        assert!(samples >= i64::from(TIMES), "{kind}: {outcome:#?}");
         assert!(!outcome.stderr.contains("may return an even number"), "{kind}: {outcome:#?}");
     }
 }
@@ -144,8 +180,7 @@ fn root_a_program_that_hides_hits_from_others_is_named_and_can_be_denied() {
     // It runs when a user starts it, with a warning.
     let mut attachments = Attachments::new();
     let calls = Catalog::default().tracepoint("syscalls/sys_enter_getsid").expect("the kernel has it");
-    let of_this_thread = Options { pid: 0, cpu: -1, ..Options::default() };
-    let calls = counter(&mut attachments, &calls, &of_this_thread);
+    let calls = counter(&mut attachments, &calls, &own_thread());
     let running = Running::of(allowed().arg(&file), "ready");
     for _ in 0..TIMES {
         nix::unistd::getsid(None).expect("it has one");
