@@ -24,7 +24,15 @@ pub struct StdoutError(#[source] io::Error);
 /// Any other failure to write, such as a full disk.
 pub fn write_stdout(bytes: &[u8]) -> Result<(), StdoutError> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+    written(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+/// Judges what came of writing a result to standard output, for results that another library writes.
+///
+/// # Errors
+/// As for [`write_stdout`].
+pub fn written(result: io::Result<()>) -> Result<(), StdoutError> {
+    match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(StdoutError(error)),
         _ => Ok(()),
     }

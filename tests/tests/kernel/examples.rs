@@ -15,7 +15,7 @@ use ks_wit::section::BpfRecord;
 use object::{Object as _, ObjectSection as _};
 
 fn examples() -> Vec<PathBuf> {
-    let files = ["perf", "net", "trace"].into_iter().flat_map(|topic| {
+    let files = ["perf", "net", "trace", "state", "testing"].into_iter().flat_map(|topic| {
         std::fs::read_dir(repository().join("examples").join(topic)).expect("the examples are there")
     });
     let mut found: Vec<PathBuf> = files

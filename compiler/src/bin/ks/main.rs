@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ks_wit::command_output::{shown, with_causes, write_stderr};
+use ks_wit::command_output::{shown, with_causes, write_stderr, written};
 
 /// Compiles KernelScript: one script to one plugin that ks-host runs.
 #[derive(Parser)]
@@ -75,13 +75,18 @@ enum Command {
     Lsp(lsp::Args),
 }
 
-/// Shows the answer to a command line: help, or what is wrong with it. A failed write cannot be reported
-/// anywhere.
+/// Shows the answer to a command line: help on standard output, or what is wrong with it on standard error.
 fn show_answer(answer: clap::Error, arguments: &[OsString]) -> ExitCode {
     // A mistake quotes arguments, which may be file names that a shell has put there.
     let visible = arguments.iter().map(shown);
     let answer = Cli::try_parse_from(visible).err().unwrap_or(answer);
-    let _ = answer.print();
+    let printed = answer.print();
+    if !answer.use_stderr()
+        && let Err(error) = written(printed)
+    {
+        write_stderr(format_args!("ks: {}", with_causes(&error)));
+        return ExitCode::FAILURE;
+    }
     u8::try_from(answer.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
-use ks_wit::command_output::{shown, with_causes};
+use ks_wit::command_output::{shown, with_causes, written};
 
 /// Exit code of a host failure; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
@@ -186,14 +186,22 @@ fn answer() -> u8 {
     })
 }
 
-/// Shows the answer to a command line: help, or what is wrong with it. A failed write cannot be reported
-/// anywhere.
+/// Shows the answer to a command line: help on standard output, or what is wrong with it on standard error.
 fn show_answer(answer: clap::Error, arguments: &[OsString]) -> u8 {
     // A mistake quotes arguments, which may be file names that a shell has put there.
     let visible = arguments.iter().map(shown);
     let answer = Cli::try_parse_from(visible).err().unwrap_or(answer);
-    let _ = answer.print();
-    if answer.use_stderr() { HOST_FAILURE } else { 0 }
+    let printed = answer.print();
+    if answer.use_stderr() {
+        return HOST_FAILURE;
+    }
+    written(printed).map_or_else(
+        |error| {
+            output::report("ks-host", &with_causes(&error));
+            HOST_FAILURE
+        },
+        |()| 0,
+    )
 }
 
 impl Cli {
