@@ -3,13 +3,14 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ks_host::bpf::{Map, Object, TestInput};
 use ks_host::host_bytes::HostBytes;
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, EventArray, Notice, Options, OutputRings};
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::plugins::{admitted, elf};
+use ks_tests::watched::Running;
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, getppid};
@@ -340,5 +341,33 @@ fn guest_readings_never_go_back() {
         ask(0, 1000);
         assert_eq!(attachments.read(member).unwrap().raw, before + 2000);
         assert_eq!(attachments.live().iter().map(|live| live.locations).collect::<Vec<_>>(), [2; 5]);
+    });
+}
+
+/// A plugin that reads nothing follows the CPUs, too, while it waits.
+#[test]
+fn guest_a_waiting_plugin_samples_a_cpu_that_came_back() {
+    if inside().is_none() {
+        return;
+    }
+    // Nothing of this process runs on CPU 1 before it came back.
+    on_cpu(0, || {
+        let script = include_str!("scripts/hotplug_waits.ks");
+        let running = Running::start("waits", script, &[format!("--pid={}", std::process::id())]);
+        set_online(false);
+        // The host looks at the CPUs twice in a second.
+        std::thread::sleep(Duration::from_millis(1500));
+        set_online(true);
+        std::thread::sleep(Duration::from_millis(1500));
+        on_cpu(1, || {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(2) {
+                std::hint::spin_loop();
+            }
+        });
+        let outcome = running.stop();
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+        // Some 200; what an emulated CPU gets of its machine varies.
+        assert!(outcome.numbers("samples")[0] >= 20, "{outcome:#?}");
     });
 }
