@@ -1,5 +1,8 @@
 //! Plugins with a BPF object, on the running kernel. They need root (CAP_BPF and CAP_PERFMON).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ks_host::bpf::{BpfError, Object, TestInput};
 use ks_host::plugin::Outcome;
 use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
@@ -177,9 +180,10 @@ fn root_a_uprobe_is_put_where_the_call_says_in_one_process() {
     extern "C" fn kst_called_by_threads() -> u64 {
         std::hint::black_box(7)
     }
-    let calls = std::thread::spawn(|| {
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(3);
-        while std::time::Instant::now() < until {
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&over);
+    let calls = std::thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) {
             kst_called_by_threads();
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -208,6 +212,7 @@ fn root_a_uprobe_is_put_where_the_call_says_in_one_process() {
         let ran = run_with(with_object(guest, elf::cookie("uprobe")), |_| {});
         assert_eq!(ran.outcome, Outcome::Returned(expected), "{pid}: {}", ran.stderr);
     }
+    over.store(true, Ordering::Relaxed);
     calls.join().expect("it does not panic");
 }
 
