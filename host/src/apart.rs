@@ -189,9 +189,10 @@ fn bound(memory: u64, seconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn become_nobody() {
+/// Gives up the user and groups of root. In a user namespace without a mapping for nobody, the user id stays.
+pub(crate) fn become_nobody() {
     if geteuid().is_root() {
-        // In a user namespace without a mapping for nobody, the user id stays, without capabilities.
+        // The capabilities are dropped apart.
         let _ = setgroups(&[]);
         let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
         let _ = setresgid(group, group, group).and_then(|()| setresuid(user, user, user));

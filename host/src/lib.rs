@@ -68,6 +68,8 @@ pub mod plugin;
 #[cfg(feature = "plugins")]
 pub mod policy;
 mod probed;
+#[cfg(feature = "plugins")]
+mod processes;
 pub mod procfs;
 #[cfg(feature = "plugins")]
 pub mod quantity;
@@ -84,6 +86,8 @@ mod symbols;
 #[cfg(feature = "plugins")]
 mod tasks;
 pub mod tracefs;
+#[cfg(feature = "plugins")]
+pub mod worker;
 #[cfg(feature = "plugins")]
 pub mod world;
 #[cfg(feature = "plugins")]

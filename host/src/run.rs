@@ -1,10 +1,13 @@
 //! Prepares and runs plugins.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fs::File;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
+use wasmtime::Store;
 use wasmtime::component::Linker;
 
 use crate::apart::Apart;
@@ -18,6 +21,7 @@ use crate::plugin::{
     Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, Request};
+use crate::worker::{self, Entry, NoWorker, RemoteMemory, Worker, WorkerProgram};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
 /// Adds functions to what a host offers to plugins.
@@ -27,7 +31,8 @@ pub type Offer = fn(&mut Linker<State>) -> wasmtime::Result<()>;
 pub struct Host {
     engine: Engine,
     cache: Option<Cache>,
-    offer: Offer,
+    offer: Option<Offer>,
+    workers: Option<WorkerProgram>,
 }
 
 impl Host {
@@ -36,7 +41,7 @@ impl Host {
     /// # Errors
     /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Host, EngineError> {
-        Ok(Host { engine: Engine::new()?, cache: None, offer: |_| Ok(()) })
+        Ok(Host { engine: Engine::new()?, cache: None, offer: None, workers: None })
     }
 
     /// Stores compiled code in this cache.
@@ -49,7 +54,7 @@ impl Host {
     /// interfaces a plugin imports, and nothing that these functions do.
     #[must_use]
     pub fn with_offer(self, offer: Offer) -> Host {
-        Host { offer, ..self }
+        Host { offer: Some(offer), ..self }
     }
 
     /// Sets the limit on the time for compiling the code of one plugin. The default is that of the default
@@ -57,6 +62,13 @@ impl Host {
     #[must_use]
     pub fn with_compile_time(self, compile_time: Duration) -> Host {
         Host { engine: self.engine.with_compile_time(compile_time), ..self }
+    }
+
+    /// Runs each plugin in a process of its own, which has nothing but a socket to this one: see
+    /// [`worker`](crate::worker). Without it, plugins run on threads of this process.
+    #[must_use]
+    pub fn with_workers(self, workers: WorkerProgram) -> Host {
+        Host { workers: Some(workers), ..self }
     }
 
     /// Compiles in separate processes of this program, each limited to this many bytes of memory: see
@@ -73,6 +85,28 @@ impl Host {
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let mut objects = plugin.object_set()?;
         objects.choose(bpf::has_function);
+        let (form, code) = match &self.workers {
+            None => self.prepare_here(plugin)?,
+            Some(_) if self.offer.is_some() => {
+                return Err(PluginError::Component(
+                    "functions of this program are offered only to plugins on its own threads".into(),
+                ));
+            }
+            Some(program) => self.prepare_worker(plugin, program)?,
+        };
+        Ok(PreparedPlugin {
+            engine: self.engine.clone(),
+            form,
+            objects,
+            code,
+            manifests: plugin.manifests().to_vec(),
+            imports: plugin.imports().into(),
+            signers: plugin.signers().into(),
+            offer: self.offer,
+        })
+    }
+
+    fn prepare_here(&self, plugin: &Plugin) -> Result<(Form, CodeOrigin), PluginError> {
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
         let functions = Arc::new(self.engine.functions(&component));
         let mut linker = world::linker(&self.engine, Answers::Host, &functions)
@@ -81,34 +115,122 @@ impl Host {
             world::wasi::add(&mut linker, &component)
                 .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
         }
-        (self.offer)(&mut linker)
-            .map_err(|error| PluginError::Component(format!("functions of this program: {error:#}")))?;
-        let prepared = Prepared::new(&linker, &component, plugin)?;
-        Ok(PreparedPlugin {
-            engine: self.engine.clone(),
-            prepared,
-            objects,
-            code,
-            manifests: plugin.manifests().to_vec(),
-            imports: plugin.imports().into(),
-            signers: plugin.signers().into(),
-            functions,
-            offer: self.offer,
-        })
+        if let Some(offer) = self.offer {
+            offer(&mut linker)
+                .map_err(|error| PluginError::Component(format!("functions of this program: {error:#}")))?;
+        }
+        let prepared = Prepared::new(&linker, &component, &plugin.into())?;
+        Ok((Form::Here { prepared, functions }, code))
+    }
+
+    fn prepare_worker(
+        &self,
+        plugin: &Plugin,
+        program: &WorkerProgram,
+    ) -> Result<(Form, CodeOrigin), PluginError> {
+        let start = |anew| {
+            let (code, origin) = self.engine.code_for_worker(plugin, self.cache.as_ref(), anew)?;
+            let code = worker::Code::new(&code, plugin)
+                .map_err(|error| PluginError::Component(format!("its code finds no memory: {error}")))?;
+            Ok::<_, PluginError>((Worker::start(program, &code), code, origin))
+        };
+        let mut started = start(false)?;
+        // What another engine has written is compiled again.
+        if let (Err(NoWorker::OtherEngine(_)), _, CodeOrigin::Cached) = started {
+            started = start(true)?;
+        }
+        let (started, code, origin) = started;
+        let ready = started.map_err(PluginError::from)?;
+        let lists_tests = ready.lists_tests;
+        let (program, ready) = (program.clone(), Mutex::new(Some(ready)));
+        Ok((Form::Apart { program, code, lists_tests, ready }, origin))
     }
 }
 
 /// A compiled plugin, which can be run any number of times.
 pub struct PreparedPlugin {
     engine: Engine,
-    prepared: Prepared<State>,
+    form: Form,
     objects: ObjectSet,
     code: CodeOrigin,
     manifests: Vec<Manifest>,
     imports: Arc<[String]>,
-    functions: Arc<BTreeSet<String>>,
     signers: Arc<[Signer]>,
-    offer: Offer,
+    offer: Option<Offer>,
+}
+
+/// Where a plugin runs.
+enum Form {
+    /// On a thread of this process.
+    Here {
+        prepared: Prepared<State>,
+        /// The functions of the contract that it imports.
+        functions: Arc<BTreeSet<String>>,
+    },
+    /// In a process of its own.
+    Apart {
+        program: WorkerProgram,
+        code: worker::Code,
+        lists_tests: bool,
+        /// The process that has shown that the code fits; the first run takes it.
+        ready: Mutex<Option<Worker>>,
+    },
+}
+
+/// What is called of a plugin.
+enum Call {
+    /// The plugin itself. With `linger` it stays for what it registered.
+    Run { linger: bool },
+    /// The list of its tests.
+    Tests(Arc<Mutex<Vec<String>>>),
+    /// A test.
+    Test(String),
+}
+
+impl Call {
+    /// Calls it in an instance on this thread.
+    fn here(self, instance: &mut Instance<State>) -> Outcome {
+        match self {
+            Call::Run { linger } => {
+                let outcome = instance.run();
+                lingered(outcome, linger, instance.state_mut())
+            }
+            Call::Tests(found) => match instance.tests() {
+                Ok(names) => keep(&found, names),
+                Err(outcome) => outcome,
+            },
+            Call::Test(name) => instance.run_test(&name),
+        }
+    }
+
+    /// Calls it in a worker.
+    fn apart(self, serving: &mut worker::Serving<'_>, entry: Entry) -> Result<Outcome, String> {
+        let (linger, entry) = match &self {
+            Call::Run { linger } => (*linger, entry),
+            Call::Tests(_) => (false, Entry { lists_tests: true, ..entry }),
+            Call::Test(name) => (false, Entry { test: Some(name.clone()), ..entry }),
+        };
+        match (worker::serve(serving, entry), self) {
+            (worker::Served::Ended(outcome), _) => Ok(lingered(outcome, linger, serving.store.data_mut())),
+            (worker::Served::Tests(names), Call::Tests(found)) => Ok(keep(&found, names)),
+            (worker::Served::Tests(_), _) => Err("it lists tests, and was not asked for them".into()),
+            (worker::Served::Gone(reason), _) => Err(reason),
+        }
+    }
+}
+
+fn lingered(outcome: Outcome, linger: bool, state: &mut State) -> Outcome {
+    match outcome {
+        Outcome::Returned(0) if linger => {
+            state.linger().map_or_else(Outcome::Failed, |()| Outcome::Returned(0))
+        }
+        outcome => outcome,
+    }
+}
+
+fn keep(found: &Mutex<Vec<String>>, names: Vec<String>) -> Outcome {
+    *found.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    Outcome::Returned(0)
 }
 
 impl PreparedPlugin {
@@ -134,12 +256,7 @@ impl PreparedPlugin {
     /// then.
     pub fn run(&self, options: RunOptions) -> Outcome {
         let linger = options.linger;
-        self.call(options, move |instance| match instance.run() {
-            Outcome::Returned(0) if linger => {
-                instance.state_mut().linger().map_or_else(Outcome::Failed, |()| Outcome::Returned(0))
-            }
-            outcome => outcome,
-        })
+        self.call(options, Call::Run { linger })
     }
 
     /// Asks the plugin for the names of its tests, in an instance of its own. One without tests has none.
@@ -147,19 +264,15 @@ impl PreparedPlugin {
     /// # Errors
     /// How the plugin ended instead.
     pub fn tests(&self, options: RunOptions) -> Result<Vec<String>, Outcome> {
-        if !self.prepared.lists_tests() {
+        let lists_tests = match &self.form {
+            Form::Here { prepared, .. } => prepared.lists_tests(),
+            Form::Apart { lists_tests, .. } => *lists_tests,
+        };
+        if !lists_tests {
             return Ok(Vec::new());
         }
         let names = Arc::new(Mutex::new(Vec::new()));
-        let found = Arc::clone(&names);
-        let outcome = self.call(options, move |instance| match instance.tests() {
-            Ok(tests) => {
-                *found.lock().unwrap_or_else(PoisonError::into_inner) = tests;
-                Outcome::Returned(0)
-            }
-            Err(outcome) => outcome,
-        });
-        match outcome {
+        match self.call(options, Call::Tests(Arc::clone(&names))) {
             Outcome::Returned(0) => {
                 Ok(std::mem::take(&mut *names.lock().unwrap_or_else(PoisonError::into_inner)))
             }
@@ -170,15 +283,10 @@ impl PreparedPlugin {
     /// Runs one test of the plugin like [`PreparedPlugin::run`]: in an instance of its own, with maps and
     /// globals in their initial state.
     pub fn run_test(&self, test: &str, options: RunOptions) -> Outcome {
-        let test = test.to_owned();
-        self.call(options, move |instance| instance.run_test(&test))
+        self.call(options, Call::Test(test.to_owned()))
     }
 
-    fn call(
-        &self,
-        options: RunOptions,
-        entry: impl FnOnce(&mut Instance<State>) -> Outcome + Send + 'static,
-    ) -> Outcome {
+    fn call(&self, options: RunOptions, call: Call) -> Outcome {
         let watch = Watch {
             name: options.name.clone(),
             stop: options.stop.clone(),
@@ -189,22 +297,12 @@ impl PreparedPlugin {
                 None => Limits::of(&options.policy).tick(),
             },
         };
-        let prepared = match self.linked(&options.calls) {
-            Ok(prepared) => prepared,
-            Err(reason) => return Outcome::Failed(reason),
-        };
-        let (calls, asked) = (options.calls.clone(), self.asked());
-        let functions = options.confine.then(|| Arc::clone(&self.functions));
+        let calls = options.calls.clone();
         let audit = options.audit.clone().map(|audit| (audit, options.name.clone()));
-        let outcome = plugin::supervise(&self.engine, &watch, move || {
-            match instantiate(&prepared, asked, options, functions) {
-                Ok(mut instance) => match (entry(&mut instance), instance.state().output_lost()) {
-                    (Outcome::Returned(_) | Outcome::Exited(_), Some(reason)) => Outcome::Failed(reason),
-                    (outcome, _) => outcome,
-                },
-                Err(outcome) => outcome,
-            }
-        });
+        let outcome = match &self.form {
+            Form::Here { prepared, functions } => self.call_here(prepared, functions, &watch, options, call),
+            Form::Apart { .. } => self.call_worker(&watch, options, call),
+        };
         if let Some((audit, name)) = audit {
             let answer = Some(format!("exit code {}", outcome.exit_code()));
             let entry = AuditEntry { plugin: &name, act: "end", target: "", id: None, allowed: true, answer };
@@ -220,27 +318,106 @@ impl PreparedPlugin {
         outcome
     }
 
+    /// Calls the plugin on a thread of this process.
+    fn call_here(
+        &self,
+        prepared: &Prepared<State>,
+        functions: &Arc<BTreeSet<String>>,
+        watch: &Watch,
+        options: RunOptions,
+        call: Call,
+    ) -> Outcome {
+        let prepared = match self.linked(prepared, functions, &options.calls) {
+            Ok(prepared) => prepared,
+            Err(reason) => return Outcome::Failed(reason),
+        };
+        let confine = options.confine.then(|| Arc::clone(functions));
+        let (asked, engine) = (self.asked(), self.engine.clone());
+        plugin::supervise(
+            watch,
+            |_| engine.interrupt(),
+            move || match instantiate(&prepared, asked, options, confine) {
+                Ok(mut instance) => {
+                    let outcome = call.here(&mut instance);
+                    with_lost_output(outcome, instance.state())
+                }
+                Err(outcome) => outcome,
+            },
+        )
+    }
+
+    /// Calls the plugin in a worker, whose calls a thread of this process answers.
+    fn call_worker(&self, watch: &Watch, options: RunOptions, call: Call) -> Outcome {
+        let worker = match self.worker() {
+            Ok(worker) => worker,
+            Err(error) => return Outcome::Failed(error.to_string()),
+        };
+        let run = WorkerRun { engine: self.engine.clone(), asked: self.asked(), pid: worker.pid() };
+        let functions = worker.functions.iter().cloned().collect();
+        let (socket, process) = worker.into_parts();
+        let gone = Arc::new(OnceLock::new());
+        let reason = Arc::clone(&gone);
+        let outcome = plugin::supervise(
+            watch,
+            |how| process.interrupt(how),
+            move || match run.serve(&socket, options, &functions, call) {
+                Ok(outcome) => outcome,
+                Err(lost) => {
+                    let _ = reason.set(lost);
+                    Outcome::Killed
+                }
+            },
+        );
+        match gone.get() {
+            // It did not end because the host wanted it to.
+            Some(lost) if outcome == Outcome::Killed && !watch.stop.killed() => {
+                Outcome::Trapped(format!("the process of the plugin {} ({lost})", process.end()))
+            }
+            _ => outcome,
+        }
+    }
+
+    /// Returns a worker that has loaded the code.
+    fn worker(&self) -> Result<Worker, PluginError> {
+        let Form::Apart { program, code, ready, .. } = &self.form else {
+            return Err(PluginError::Component("it runs in this process".into()));
+        };
+        let ready = ready.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ready.map_or_else(|| Worker::start(program, code).map_err(PluginError::from), Ok)
+    }
+
     /// Links the plugin with the implementation of its host calls.
-    fn linked(&self, calls: &Calls) -> Result<Prepared<State>, String> {
+    fn linked(
+        &self,
+        prepared: &Prepared<State>,
+        functions: &Arc<BTreeSet<String>>,
+        calls: &Calls,
+    ) -> Result<Prepared<State>, String> {
         match calls.answers() {
-            Answers::Host => Ok(self.prepared.clone()),
+            Answers::Host => Ok(prepared.clone()),
             answers => {
-                let mut linker = world::linker(&self.engine, answers, &self.functions)
-                    .map_err(|error| error.to_string())?;
-                (self.offer)(&mut linker).map_err(|error| error.to_string())?;
-                self.prepared.linked_with(&linker).map_err(|error| error.to_string())
+                let mut linker =
+                    world::linker(&self.engine, answers, functions).map_err(|error| error.to_string())?;
+                if let Some(offer) = self.offer {
+                    offer(&mut linker).map_err(|error| error.to_string())?;
+                }
+                prepared.linked_with(&linker).map_err(|error| error.to_string())
             }
         }
     }
 
-    /// Creates an instance on the calling thread, which is not confined, for a caller that calls its exports.
+    /// Creates an instance on the calling thread, which is not confined, for a caller that calls its exports. The
+    /// plugin must have been prepared for threads of this process.
     /// Nothing watches it: a plugin that does not return must be stopped through [`RunOptions::stop`] and
     /// [`PreparedPlugin::interrupt`].
     ///
     /// # Errors
     /// The outcome that replaces that of a run.
     pub fn instantiate(&self, options: RunOptions) -> Result<Instance<State>, Outcome> {
-        let prepared = self.linked(&options.calls).map_err(Outcome::Failed)?;
+        let Form::Here { prepared, functions } = &self.form else {
+            return Err(Outcome::Failed("the plugin was prepared for a process of its own".into()));
+        };
+        let prepared = self.linked(prepared, functions, &options.calls).map_err(Outcome::Failed)?;
         instantiate(&prepared, self.asked(), options, None)
     }
 
@@ -301,6 +478,67 @@ impl Asked {
     }
 }
 
+impl From<NoWorker> for PluginError {
+    fn from(reason: NoWorker) -> PluginError {
+        match reason {
+            NoWorker::Plugin(error) => error,
+            NoWorker::OtherEngine(reason) => PluginError::Component(reason),
+        }
+    }
+}
+
+/// Replaces the outcome of a plugin that ended by itself if its last output was lost.
+fn with_lost_output(outcome: Outcome, state: &State) -> Outcome {
+    match (outcome, state.output_lost()) {
+        (Outcome::Returned(_) | Outcome::Exited(_), Some(reason)) => Outcome::Failed(reason),
+        (outcome, _) => outcome,
+    }
+}
+
+/// A run in a worker, as the thread of the broker sees it.
+struct WorkerRun {
+    engine: Engine,
+    asked: Asked,
+    /// The process, whose only thread is the plugin's own.
+    pid: i32,
+}
+
+impl WorkerRun {
+    /// Answers the worker's calls until the plugin has ended, and releases all that it has.
+    ///
+    /// # Errors
+    /// How the connection to the worker ended.
+    fn serve(
+        self,
+        socket: &File,
+        options: RunOptions,
+        functions: &BTreeSet<String>,
+        call: Call,
+    ) -> Result<Outcome, String> {
+        let limits = Limits::of(&options.policy);
+        let entry = Entry::of(&limits, options.confine);
+        let served = match world::served(options.calls.answers(), &self.asked.imports) {
+            Ok(served) => served,
+            Err(error) => return Ok(Outcome::Failed(error.to_string())),
+        };
+        let confine = options.confine.then_some(functions);
+        let memory = match socket.try_clone() {
+            Ok(socket) => Box::new(RemoteMemory(socket)),
+            Err(error) => return Ok(Outcome::Failed(format!("no descriptor for its memory: {error}"))),
+        };
+        let state = match state(self.asked, options, confine, &[socket.as_fd(), memory.0.as_fd()]) {
+            Ok(state) => state.of_task(self.pid, memory),
+            Err(outcome) => return Ok(outcome),
+        };
+        let mut store = Store::new(self.engine.inner(), state);
+        let outcome = {
+            let mut serving = worker::Serving { socket, functions: &served, store: &mut store };
+            call.apart(&mut serving, entry)?
+        };
+        Ok(with_lost_output(outcome, store.data()))
+    }
+}
+
 /// Creates an instance on the calling thread. With `confine`, the thread is confined to the needs of a plugin
 /// that imports these functions.
 fn instantiate(
@@ -309,12 +547,24 @@ fn instantiate(
     options: RunOptions,
     confine: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Instance<State>, Outcome> {
+    let limits = Limits::of(&options.policy);
+    prepared.instantiate(state(asked, options, confine.as_deref(), &[])?, &limits)
+}
+
+/// Creates the state of a run on the calling thread, which may write to these sockets. With `confine`, the thread is
+/// confined to the needs of a plugin that imports these functions.
+fn state(
+    asked: Asked,
+    options: RunOptions,
+    confine: Option<&BTreeSet<String>>,
+    sockets: &[BorrowedFd<'_>],
+) -> Result<State, Outcome> {
     let names = asked.imports.iter().any(|import| import.contains("/symbols@"));
     let admitted = asked.allowed(&options)?;
     let confinement = confine.map(|functions| {
         let object = admitted.as_ref().map(Admitted::object);
         let run = RunNeeds { stacks: options.stacks.is_some() };
-        Confinement::of(object, &functions, &options.policy, run)
+        Confinement::of(object, functions, &options.policy, run)
     });
     // Before libbpf reserves descriptors for maps, which it replaces.
     let outputs = Outputs::open_now();
@@ -347,11 +597,10 @@ fn instantiate(
         };
         let supervisor = object.as_ref().and_then(|object| object.as_ref().ok()?.supervisor());
         let outputs = outputs.with(supervisor).with(command.as_ref().and_then(Command::gate));
+        let outputs = sockets.iter().fold(outputs, |outputs, socket| outputs.with(Some(*socket)));
         confinement
             .enter(&outputs)
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;
     }
-    let limits = Limits::of(&options.policy);
-    let state = State::new(options, object, command).naming_by(naming);
-    prepared.instantiate(state, &limits)
+    Ok(State::new(options, object, command).naming_by(naming))
 }

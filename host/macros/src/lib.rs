@@ -1,6 +1,8 @@
 //! The macros of `ks-host`, for internal use: `#[derive(Recorded)]`, which converts the types of the contract
-//! to and from their JSON form in a recording. `bindgen` puts it on every type that it generates from the
-//! WIT.
+//! to and from their JSON form in a recording, and `#[derive(Wire)]`, to and from their form in messages
+//! between processes. `bindgen` puts them on every type that it generates from the WIT.
+
+mod wire;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,6 +12,12 @@ use syn::{Attribute, Data, DeriveInput, Error, Expr, Fields, Ident, LitStr, Resu
 #[proc_macro_derive(Recorded, attributes(component))]
 pub fn recorded(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand(item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Derives the binary form of a record or variant in messages between processes.
+#[proc_macro_derive(Wire)]
+pub fn wire(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    wire::expand(item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
 fn expand(item: TokenStream) -> Result<TokenStream> {

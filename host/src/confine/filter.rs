@@ -241,6 +241,8 @@ const CALLS: &[CallGroup] = &[
         "output, audit, records for other processes",
     )
     .with(&[&[Condition::Output { at: 0 }]], "to outputs that were open when the plugin started"),
+    calls(&[(libc::SYS_sendmsg, "sendmsg")], "descriptors of maps, to the plugin's process")
+        .with(&[&[Condition::Output { at: 0 }]], "to outputs that were open when the plugin started"),
     calls(&[(libc::SYS_sendto, "sendto")], "output to a socket").with(
         &[&[Condition::Output { at: 0 }, Condition::Null { at: 4 }]],
         "to outputs that were open when the plugin started, without an address",

@@ -21,6 +21,7 @@ mod reader;
 mod search;
 mod surroundings;
 mod sys;
+mod worker;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use ks_compiler::object::table::MapKind;
 pub use reader::ReaderFiles;
 pub(crate) use reader::enter_reader;
 pub use surroundings::Outputs;
+pub(crate) use worker::enter_worker;
 
 use crate::bpf;
 use crate::opener::{Openable, Opener};

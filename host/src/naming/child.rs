@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::protocol::{Answer, MAX_ANSWER_BYTES, Request};
-use super::{channel, confine, reader};
+use super::{confine, reader};
+use crate::processes::channel;
 
 /// The only argument of a naming process.
 const ARGUMENT: &str = "--ks-host-naming-process";

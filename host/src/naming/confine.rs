@@ -15,7 +15,7 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
-use super::sys;
+use crate::processes::sys;
 
 /// Limit of data memory, in bytes: debug information or symbols, and everything derived from them.
 const MEMORY_BYTES: u64 = 1 << 30;

@@ -34,7 +34,6 @@
 //!
 //! Names of the kernel come from elsewhere: `symbols` reads them from kallsyms.
 
-mod channel;
 mod child;
 mod confine;
 mod debug_files;
@@ -43,7 +42,6 @@ pub(crate) mod open;
 pub(crate) mod process;
 mod protocol;
 mod reader;
-mod sys;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -116,6 +116,11 @@ impl Attachments {
         self.surroundings.command = Some(task);
     }
 
+    /// Sets the task that pid 0 is; without it, pid 0 is the calling thread.
+    pub fn set_own_task(&mut self, task: i32) {
+        self.surroundings.own_task = Some(task);
+    }
+
     /// Records that this task has reached its exec: its events count now, and events opened from now on count
     /// at once.
     pub fn note_exec(&mut self) {
@@ -157,7 +162,7 @@ impl Attachments {
         leader: Option<AttachmentId>,
         link: Option<LinkProgram>,
     ) -> Result<AttachmentId, PerfError> {
-        let options = event.options(options);
+        let options = self.surroundings.of_own_task(event.options(options));
         let id = AttachmentId(self.last_id + 1);
         let descriptors = self.surroundings.descriptors.clone();
         let plan = Plan { id, event: Arc::new(event.clone()), options, link, event_array: None, descriptors };

@@ -101,8 +101,20 @@ pub(super) struct Surroundings {
     pub(super) sysfs: Sysfs,
     /// The command that the host starts.
     pub(super) command: Option<i32>,
+    /// The task that pid 0 is; none for the calling thread.
+    pub(super) own_task: Option<i32>,
     /// The descriptors that events hold open.
     pub(super) descriptors: DescriptorCount,
+}
+
+impl Surroundings {
+    /// Returns the options with the task that pid 0 is.
+    pub(super) fn of_own_task(&self, options: Options) -> Options {
+        match self.own_task {
+            Some(pid) if options.pid == 0 => Options { pid, ..options },
+            _ => options,
+        }
+    }
 }
 
 /// Checks options without asking the kernel, in the order that the language guarantees.

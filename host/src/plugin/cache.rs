@@ -82,15 +82,15 @@ impl EntryName {
 
 /// Code that is trusted: this user's host wrote it into its cache, or a process of this program has just
 /// compiled it.
-pub(super) struct TrustedCode(Vec<u8>);
+pub(crate) struct TrustedCode(Vec<u8>);
 
 impl TrustedCode {
     /// Trusts code that a process of this program compiled for this process.
-    pub(super) fn own(code: Vec<u8>) -> TrustedCode {
+    pub(crate) fn own(code: Vec<u8>) -> TrustedCode {
         TrustedCode(code)
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -65,6 +65,10 @@ pub(super) fn engine_words(error: &wasmtime::Error) -> String {
     visible(&format!("{error:#}"), MOST_BYTES).into_owned()
 }
 
+fn not_written(error: wasmtime::Error) -> PluginError {
+    PluginError::Component(format!("the code cannot be written: {}", engine_words(&error)))
+}
+
 impl Engine {
     /// Creates the engine. It compiles on the calling thread: threads that stay in the process would make every
     /// system call with a descriptor take a reference to it, which is a tenth of the time of a reading.
@@ -134,7 +138,11 @@ impl Engine {
         self.apart.as_ref().map(compile).transpose()
     }
 
-    fn loaded(&self, code: &TrustedCode) -> Result<Component, PluginError> {
+    /// Loads code that a process of this program compiled.
+    ///
+    /// # Errors
+    /// [`PluginError::Component`] if another engine compiled it.
+    pub(crate) fn loaded(&self, code: &TrustedCode) -> Result<Component, PluginError> {
         sys::load(&self.inner, code).map_err(|error| {
             PluginError::Component(format!("its code cannot be loaded: {}", engine_words(&error)))
         })
@@ -187,10 +195,38 @@ impl Engine {
             return Ok((self.loaded(&code)?, store(code.bytes())));
         }
         let component = self.compile_here(plugin)?;
-        let code = component.serialize().map_err(|error| {
-            PluginError::Component(format!("the code cannot be written: {}", engine_words(&error)))
-        })?;
+        let code = component.serialize().map_err(not_written)?;
         Ok((component, store(&code)))
+    }
+
+    /// Returns the code of a plugin without loading it, from the cache if possible; otherwise compiles it and
+    /// stores it there. With `anew`, what is in the cache does not count.
+    ///
+    /// # Errors
+    /// As [`Engine::code`].
+    pub(crate) fn code_for_worker(
+        &self,
+        plugin: &Plugin,
+        cache: Option<&Cache>,
+        anew: bool,
+    ) -> Result<(TrustedCode, CodeOrigin), PluginError> {
+        let entry = cache.map(|cache| (cache, EntryName::new(plugin.bytes(), self.compatibility())));
+        if let Some((cache, name)) = entry.as_ref().filter(|_| !anew)
+            && let Some(code) = cache.load(name)
+        {
+            return Ok((code, CodeOrigin::Cached));
+        }
+        let code = match self.compiled_apart(plugin)? {
+            Some(code) => code,
+            None => TrustedCode::own(self.compile_here(plugin)?.serialize().map_err(not_written)?),
+        };
+        let origin = match entry {
+            None => CodeOrigin::Compiled,
+            Some((cache, name)) => {
+                cache.store(&name, code.bytes()).map_or_else(CodeOrigin::NotStored, |()| CodeOrigin::Stored)
+            }
+        };
+        Ok((code, origin))
     }
 
     /// Returns the functions of the contract that a component imports and so may call, as

@@ -31,6 +31,23 @@ pub trait PluginState: 'static {
     fn set_shared(&mut self, memory: SharedMemory);
 }
 
+/// What an instance needs of a plugin file beside its code.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// Names of the imported interfaces.
+    pub imports: &'a [String],
+    /// The lines of the script, for the reasons of traps.
+    pub lines: &'a [Lines],
+    /// Bytes of the memory that pages of maps may be mapped into.
+    pub shared_bytes: Option<usize>,
+}
+
+impl<'a> From<&'a Plugin> for Facts<'a> {
+    fn from(plugin: &'a Plugin) -> Facts<'a> {
+        Facts { imports: plugin.imports(), lines: plugin.lines(), shared_bytes: plugin.shared_bytes() }
+    }
+}
+
 /// A plugin with compiled code and resolved imports. Its instances are cheap.
 pub struct Prepared<S: PluginState> {
     pre: InstancePre<S>,
@@ -53,19 +70,18 @@ impl<S: PluginState> Prepared<S> {
     pub fn new(
         linker: &Linker<S>,
         component: &Component,
-        plugin: &Plugin,
+        facts: &Facts<'_>,
     ) -> Result<Prepared<S>, PluginError> {
-        let pre =
-            linker.instantiate_pre(component).map_err(|error| match other_contract(plugin.imports()) {
-                Some(contract) => PluginError::Contract { contract, served: CONTRACT },
-                None => does_not_fit(&error),
-            })?;
+        let pre = linker.instantiate_pre(component).map_err(|error| match other_contract(facts.imports) {
+            Some(contract) => PluginError::Contract { contract, served: CONTRACT },
+            None => does_not_fit(&error),
+        })?;
         if component.get_export_index(None, "run").is_none() {
             return Err(PluginError::Component(
                 "the component does not export `run`, with which a plugin starts".into(),
             ));
         }
-        Ok(Prepared { pre, lines: plugin.lines().into(), shared_bytes: plugin.shared_bytes() })
+        Ok(Prepared { pre, lines: facts.lines.into(), shared_bytes: facts.shared_bytes })
     }
 
     /// Resolves the imports of the same plugin by another linker.

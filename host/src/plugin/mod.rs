@@ -18,14 +18,15 @@ mod stop;
 mod sys;
 mod thread;
 
+pub(crate) use cache::TrustedCode;
 pub use cache::{Cache, CacheError};
 pub(crate) use engine::interface_name;
 pub use engine::{CodeOrigin, Engine, EngineError};
 pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError, read_file};
-pub use instance::{Instance, PluginState, Prepared};
+pub use instance::{Facts, Instance, PluginState, Prepared};
 pub use limits::{Limiter, Limits};
 pub use memory::SharedMemory;
 pub use outcome::{Abort, Exit, Outcome};
 pub use signature::{PublicKey, Signature, SignatureError, Signer, hex, key_pair, sign};
 pub use stop::{StopHandle, StopReason};
-pub use thread::{GRACE, THREAD_PREFIX, Watch, supervise};
+pub use thread::{GRACE, Interrupt, THREAD_PREFIX, Watch, supervise};

@@ -170,7 +170,7 @@ impl StopHandle {
     }
 
     /// Whether the plugin must end immediately.
-    pub(super) fn killed(&self) -> bool {
+    pub(crate) fn killed(&self) -> bool {
         self.inner.killed.is_set()
     }
 

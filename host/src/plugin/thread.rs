@@ -4,7 +4,6 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::engine::Engine;
 use super::outcome::Outcome;
 use super::stop::{StopHandle, StopReason};
 
@@ -40,9 +39,22 @@ pub struct Watch {
     pub tick: Duration,
 }
 
-/// Runs `body` on a thread of its own and watches it. `body` must have released all resources of the plugin
-/// when it returns.
-pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+/// How a running plugin is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// It checks its limits, and whether it was killed.
+    Look,
+    /// It was killed.
+    End,
+}
+
+/// Runs `body` on a thread of its own and watches it; `interrupt` reaches the plugin while it computes. `body` must
+/// have released all resources of the plugin when it returns.
+pub fn supervise(
+    watch: &Watch,
+    interrupt: impl Fn(Interrupt),
+    body: impl FnOnce() -> Outcome + Send + 'static,
+) -> Outcome {
     let (sender, receiver) = mpsc::channel();
     let stop = watch.stop.clone();
     let thread =
@@ -57,7 +69,7 @@ pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome 
         Ok(thread) => thread,
         Err(error) => return Outcome::Failed(format!("cannot start a thread for the plugin: {error}")),
     };
-    let finished = wait_for_end(engine, watch);
+    let finished = wait_for_end(watch, interrupt);
     if finished && let Err(panic) = thread.join() {
         return Outcome::Failed(format!(
             "ks-host has a defect, and the plugin was ended: {}",
@@ -89,7 +101,7 @@ impl Drop for FinishOnDrop {
 
 /// Waits for the end: voluntary, then requested, then forced. Returns false if the thread had to be
 /// abandoned.
-fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
+fn wait_for_end(watch: &Watch, interrupt: impl Fn(Interrupt)) -> bool {
     let stop = &watch.stop;
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut tick = Instant::now().checked_add(watch.tick);
@@ -120,9 +132,9 @@ fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
         };
         if is_over(tick) {
             tick = now.checked_add(watch.tick);
-            engine.interrupt();
+            interrupt(Interrupt::Look);
         } else if has_news {
-            engine.interrupt();
+            interrupt(Interrupt::Look);
         }
     }
     let grace_ends = Instant::now().checked_add(watch.grace);
@@ -130,7 +142,7 @@ fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
         return true;
     }
     stop.kill();
-    engine.interrupt();
+    interrupt(Interrupt::End);
     let abandon_at = Instant::now().checked_add(ABANDON_AFTER);
     stop.wait_until(abandon_at, |state| state.finished).finished
 }

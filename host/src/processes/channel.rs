@@ -11,16 +11,16 @@ use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use super::sys;
 
 /// A received message, with its file descriptor if it had one.
-pub(super) struct Received {
-    pub(super) bytes: Vec<u8>,
-    pub(super) file: Option<OwnedFd>,
+pub(crate) struct Received {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) file: Option<OwnedFd>,
 }
 
 /// Sends a message; blocks until the socket accepts it.
 ///
 /// # Errors
 /// Of sendmsg(2).
-pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> io::Result<()> {
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> io::Result<()> {
     send_until(socket, bytes, file, None)
 }
 
@@ -28,7 +28,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], file: Option<BorrowedFd
 ///
 /// # Errors
 /// Of recvmsg(2); `InvalidData` for a message that is too long or ends early.
-pub(super) fn receive(socket: BorrowedFd<'_>, most: usize) -> io::Result<Option<Received>> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, most: usize) -> io::Result<Option<Received>> {
     let mut length = [0; 4];
     let mut have = 0;
     let mut file = None;
@@ -52,7 +52,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, most: usize) -> io::Result<Option<
 ///
 /// # Errors
 /// Of sendmsg(2); `TimedOut`.
-pub(super) fn send_until(
+pub(crate) fn send_until(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     file: Option<BorrowedFd<'_>>,
@@ -86,7 +86,7 @@ pub(super) fn send_until(
 ///
 /// # Errors
 /// Those of [`receive`]; `UnexpectedEof` if the other end is closed, `TimedOut`.
-pub(super) fn receive_until(socket: BorrowedFd<'_>, most: usize, deadline: Instant) -> io::Result<Vec<u8>> {
+pub(crate) fn receive_until(socket: BorrowedFd<'_>, most: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     fill(socket, &mut length, Some(deadline))?;
     let mut bytes = vec![0; checked(length, most)?];

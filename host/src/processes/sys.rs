@@ -1,4 +1,4 @@
-//! System calls of the naming process on itself, and receiving descriptors with messages.
+//! System calls of a child process on itself, and receiving descriptors with messages.
 #![expect(
     unsafe_code,
     reason = "system calls without a safe wrapper, and descriptors that are numbers in messages"
@@ -12,7 +12,7 @@ use nix::libc;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 /// Receives bytes, and at most one descriptor; further descriptors are closed.
-pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut space = nix::cmsg_space!([std::os::fd::RawFd; 4]);
     let mut parts = [IoSliceMut::new(bytes)];
     let message =
@@ -32,13 +32,13 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize
 }
 
 /// Closes all descriptors except the three standard ones.
-pub(super) fn close_others() -> Result<(), Errno> {
+pub(crate) fn close_others() -> Result<(), Errno> {
     // SAFETY: no value of this process owns a descriptor above 2: it has just begun.
     Errno::result(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) }).map(drop)
 }
 
 /// Makes this process die with the thread that started it, untraceable, and without core files.
-pub(super) fn tie_to_parent() -> Result<(), Errno> {
+pub(crate) fn tie_to_parent() -> Result<(), Errno> {
     // SAFETY: prctl with integer arguments writes no memory of this process.
     unsafe {
         Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;

@@ -5,7 +5,7 @@ wasmtime::component::bindgen!({
     world: "plugin",
     imports: { default: trappable },
     wasmtime_crate: crate::world::linker::interposed,
-    additional_derives: [ks_host_macros::Recorded],
+    additional_derives: [ks_host_macros::Recorded, ks_host_macros::Wire],
     with: {
         "kernelscript:host/bpf.program": super::bpf::ProgramHandle,
         "kernelscript:host/bpf.link": super::bpf::LinkHandle,

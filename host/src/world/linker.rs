@@ -1,5 +1,10 @@
 //! A wrapper of wasmtime's linker that sees every function of the world. Per run, a call is answered by the
-//! host, answered by the host and recorded, or answered from a recording.
+//! host, answered by the host and recorded, answered from a recording, or by the broker, another process.
+//!
+//! ```text
+//! the bindings -> Linker -> wasmtime's linker    (the plugin runs in this process)
+//!                       \-> Served               (the broker: a worker calls by message)
+//! ```
 //!
 //! The bindings refer to wasmtime by the path of [`interposed`], so that every function they link passes
 //! through here. The choice is made when a plugin is linked: in a run that is not recorded, the functions are
@@ -12,8 +17,10 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower, Resource, ResourceType};
 use wasmtime::{AsContextMut as _, StoreContextMut};
 
+use super::served::{Number, Served};
 use super::state::State;
 use super::value::{Handles, Recorded as _, RecordedList};
+use super::wire::{self, Wire};
 use crate::plugin::interface_name;
 use crate::record::Answer;
 
@@ -43,14 +50,23 @@ pub(crate) enum Answers {
     Recorded,
     /// A recording of an earlier run.
     Replayed,
+    /// The broker of this worker.
+    Broker,
 }
 
 /// Wraps wasmtime's `Linker`, with the methods that the bindings use.
 pub struct Linker<T: 'static> {
-    inner: wasmtime::component::Linker<T>,
+    to: Destination<T>,
     answers: Answers,
     imported: Arc<BTreeSet<String>>,
     state: fn(&mut T) -> &mut State,
+    /// Functions that were defined or left out so far: the number of the next one in messages.
+    seen: Number,
+}
+
+enum Destination<T: 'static> {
+    Engine(wasmtime::component::Linker<T>),
+    Served(Served<T>),
 }
 
 impl<T: 'static> Linker<T> {
@@ -62,12 +78,38 @@ impl<T: 'static> Linker<T> {
         imported: Arc<BTreeSet<String>>,
         state: fn(&mut T) -> &mut State,
     ) -> Linker<T> {
-        Linker { inner, answers, imported, state }
+        Linker { to: Destination::Engine(inner), answers, imported, state, seen: Number::FIRST }
     }
 
-    /// Returns the wrapped linker.
-    pub(super) fn into_inner(self) -> wasmtime::component::Linker<T> {
-        self.inner
+    /// Collects functions for a worker whose plugin imports these interfaces, for example `perf`.
+    pub(super) fn serving(
+        answers: Answers,
+        interfaces: Arc<BTreeSet<String>>,
+        state: fn(&mut T) -> &mut State,
+    ) -> Linker<T> {
+        Linker {
+            to: Destination::Served(Served::default()),
+            answers,
+            imported: interfaces,
+            state,
+            seen: Number::FIRST,
+        }
+    }
+
+    /// Returns the wrapped linker; none for functions that are served.
+    pub(super) fn into_inner(self) -> Option<wasmtime::component::Linker<T>> {
+        match self.to {
+            Destination::Engine(inner) => Some(inner),
+            Destination::Served(_) => None,
+        }
+    }
+
+    /// Returns the functions that are served; none if the plugin is linked here.
+    pub(super) fn into_served(self) -> Option<Served<T>> {
+        match self.to {
+            Destination::Engine(_) => None,
+            Destination::Served(served) => Some(served),
+        }
     }
 
     /// Defines an instance, as wasmtime's `Linker::instance`.
@@ -75,12 +117,17 @@ impl<T: 'static> Linker<T> {
     /// # Errors
     /// Those of wasmtime.
     pub fn instance(&mut self, name: &str) -> wasmtime::Result<LinkerInstance<'_, T>> {
+        let to = match &mut self.to {
+            Destination::Engine(inner) => InstanceDestination::Engine(inner.instance(name)?),
+            Destination::Served(served) => InstanceDestination::Served(served),
+        };
         Ok(LinkerInstance {
-            inner: self.inner.instance(name)?,
+            to,
             interface: interface_name(name).to_owned(),
             answers: self.answers,
             imported: Arc::clone(&self.imported),
             state: self.state,
+            seen: &mut self.seen,
         })
     }
 
@@ -93,7 +140,10 @@ impl<T: 'static> Linker<T> {
         &self,
         component: &wasmtime::component::Component,
     ) -> wasmtime::Result<InstancePre<T>> {
-        self.inner.instantiate_pre(component)
+        match &self.to {
+            Destination::Engine(inner) => inner.instantiate_pre(component),
+            Destination::Served(_) => Err(wasmtime::Error::msg("a worker instantiates the component")),
+        }
     }
 }
 
@@ -102,11 +152,17 @@ type HostFunction<T, P, R> = Box<dyn Fn(StoreContextMut<'_, T>, P) -> wasmtime::
 
 /// Wraps wasmtime's `LinkerInstance`, with the methods that the bindings use.
 pub struct LinkerInstance<'a, T: 'static> {
-    inner: wasmtime::component::LinkerInstance<'a, T>,
+    to: InstanceDestination<'a, T>,
     interface: String,
     answers: Answers,
     imported: Arc<BTreeSet<String>>,
     state: fn(&mut T) -> &mut State,
+    seen: &'a mut Number,
+}
+
+enum InstanceDestination<'a, T: 'static> {
+    Engine(wasmtime::component::LinkerInstance<'a, T>),
+    Served(&'a mut Served<T>),
 }
 
 impl<T: 'static> LinkerInstance<'_, T> {
@@ -117,40 +173,40 @@ impl<T: 'static> LinkerInstance<'_, T> {
     pub(crate) fn func_wrap<F, P, R>(&mut self, name: &str, call: F) -> wasmtime::Result<()>
     where
         F: Fn(StoreContextMut<'_, T>, P) -> wasmtime::Result<R> + Send + Sync + 'static,
-        P: ComponentNamedList + Lift + RecordedList + 'static,
-        R: ComponentNamedList + Lower + RecordedList + 'static,
+        P: ComponentNamedList + Lift + RecordedList + Wire + 'static,
+        R: ComponentNamedList + Lower + RecordedList + Wire + 'static,
     {
+        let number = self.next_number();
         let function = format!("{}.{name}", self.interface);
-        if !self.imported.contains(&function) {
-            return Ok(());
-        }
-        let (answers, state) = (self.answers, self.state);
-        if answers == Answers::Host || self.interface == OF_THE_FILE {
-            return self.inner.func_wrap(name, call);
-        }
-        // Boxed, so that the following closure is compiled once for all functions of one type.
-        let call: HostFunction<T, P, R> = Box::new(call);
-        self.inner.func_wrap(name, move |mut store, params: P| {
-            if answers == Answers::Replayed {
-                let args = params.write_all(&mut Handles::AsTheyAre);
-                let host = state(store.data_mut());
-                return match host.replayed(&function, &args)? {
-                    Answer::Own => call(store, params),
-                    Answer::Recorded { line, answer } => R::read_answer(&answer)
-                        .map_err(|misfit| host.misfit(line, &function, &misfit.to_string())),
-                };
+        let state = self.state;
+        match &mut self.to {
+            InstanceDestination::Served(served) => {
+                if self.imported.contains(&self.interface) {
+                    // Boxed, here and below, so that what calls it is compiled once for all functions of one type.
+                    let call: HostFunction<T, P, R> = Box::new(call);
+                    let call = answered(self.answers, &self.interface, function, state, call);
+                    served.add(number, move |store, params| {
+                        let mut answer = Vec::new();
+                        call(store, wire::read(params)?)?.put(&mut answer);
+                        Ok(answer)
+                    });
+                }
+                Ok(())
             }
-            let recorder = state(store.data_mut()).recorder()?;
-            let args = params.write_all(&mut recorder.handles);
-            let result = call(store.as_context_mut(), params);
-            let recorder = state(store.data_mut()).recorder()?;
-            let answer = match &result {
-                Ok(results) => Ok(results.write_all(&mut recorder.handles).pop().unwrap_or_default()),
-                Err(trap) => Err(trap.to_string()),
-            };
-            recorder.recording.call(&function, args, answer)?;
-            result
-        })
+            InstanceDestination::Engine(_) if !self.imported.contains(&function) => Ok(()),
+            InstanceDestination::Engine(inner) => match self.answers {
+                Answers::Host => inner.func_wrap(name, call),
+                Answers::Broker => inner.func_wrap(name, move |mut store, params: P| {
+                    let answer = state(store.data_mut()).ask_broker(number, |call| params.put(call))?;
+                    Ok(wire::read::<R>(&answer)?)
+                }),
+                answers => {
+                    let call: HostFunction<T, P, R> = Box::new(call);
+                    let call = answered(answers, &self.interface, function, state, call);
+                    inner.func_wrap(name, call)
+                }
+            },
+        }
     }
 
     /// Defines a resource, as wasmtime's `LinkerInstance::resource`.
@@ -161,25 +217,100 @@ impl<T: 'static> LinkerInstance<'_, T> {
     where
         F: Fn(StoreContextMut<'_, T>, u32) -> wasmtime::Result<()> + Send + Sync + 'static,
     {
+        let number = self.next_number();
         let (answers, state) = (self.answers, self.state);
-        if answers == Answers::Host {
-            return self.inner.resource(name, ty, drop);
-        }
-        let function = format!("{}.[resource-drop]{name}", self.interface);
-        self.inner.resource(name, ty, move |mut store, own| {
-            if answers == Answers::Replayed {
-                return match state(store.data_mut()).replayed(&function, &[own.into()])? {
-                    Answer::Own => drop(store, own),
-                    Answer::Recorded { .. } => Ok(()),
-                };
+        let drop = move |function: String| -> HostFunction<T, u32, ()> {
+            match answers {
+                Answers::Host | Answers::Broker => Box::new(drop),
+                Answers::Recorded | Answers::Replayed => recorded_drop(answers, function, state, drop),
             }
-            let recorder = state(store.data_mut()).recorder()?;
-            let handle = Resource::<()>::new_own(own).write(&mut recorder.handles);
-            let result = drop(store.as_context_mut(), own);
-            let recorder = state(store.data_mut()).recorder()?;
-            let answer = result.as_ref().map(|()| serde_json::Value::Null).map_err(ToString::to_string);
-            recorder.recording.call(&function, vec![handle], answer)?;
-            result
-        })
+        };
+        let function = format!("{}.[resource-drop]{name}", self.interface);
+        match &mut self.to {
+            InstanceDestination::Served(served) => {
+                if self.imported.contains(&self.interface) {
+                    let drop = drop(function);
+                    served.add(number, move |store, own| drop(store, wire::read(own)?).map(|()| Vec::new()));
+                }
+                Ok(())
+            }
+            InstanceDestination::Engine(inner) => match answers {
+                Answers::Broker => inner.resource(name, ty, move |mut store, own| {
+                    let answer = state(store.data_mut()).ask_broker(number, |call| own.put(call))?;
+                    Ok(wire::read(&answer)?)
+                }),
+                _ => inner.resource(name, ty, drop(function)),
+            },
+        }
     }
+
+    /// Returns the number of a function in messages. Both sides link the same bindings in the same order.
+    fn next_number(&mut self) -> Number {
+        let number = *self.seen;
+        *self.seen = number.next();
+        number
+    }
+}
+
+/// Returns what answers the calls of a function: the host, and a recording sees it; or a recording.
+fn answered<T, P, R>(
+    answers: Answers,
+    interface: &str,
+    function: String,
+    state: fn(&mut T) -> &mut State,
+    call: HostFunction<T, P, R>,
+) -> HostFunction<T, P, R>
+where
+    T: 'static,
+    P: RecordedList + 'static,
+    R: RecordedList + 'static,
+{
+    if matches!(answers, Answers::Host | Answers::Broker) || interface == OF_THE_FILE {
+        return call;
+    }
+    Box::new(move |mut store, params| {
+        if answers == Answers::Replayed {
+            let args = params.write_all(&mut Handles::AsTheyAre);
+            let host = state(store.data_mut());
+            return match host.replayed(&function, &args)? {
+                Answer::Own => call(store, params),
+                Answer::Recorded { line, answer } => R::read_answer(&answer)
+                    .map_err(|misfit| host.misfit(line, &function, &misfit.to_string())),
+            };
+        }
+        let recorder = state(store.data_mut()).recorder()?;
+        let args = params.write_all(&mut recorder.handles);
+        let result = call(store.as_context_mut(), params);
+        let recorder = state(store.data_mut()).recorder()?;
+        let answer = match &result {
+            Ok(results) => Ok(results.write_all(&mut recorder.handles).pop().unwrap_or_default()),
+            Err(trap) => Err(trap.to_string()),
+        };
+        recorder.recording.call(&function, args, answer)?;
+        result
+    })
+}
+
+/// As [`answered`], for the end of a handle.
+fn recorded_drop<T: 'static>(
+    answers: Answers,
+    function: String,
+    state: fn(&mut T) -> &mut State,
+    drop: impl Fn(StoreContextMut<'_, T>, u32) -> wasmtime::Result<()> + Send + Sync + 'static,
+) -> HostFunction<T, u32, ()> {
+    Box::new(move |mut store, own| {
+        if answers == Answers::Replayed {
+            return match state(store.data_mut()).replayed(&function, &[own.into()])? {
+                Answer::Own => drop(store, own),
+                Answer::Recorded { .. } => Ok(()),
+            };
+        }
+        let recorder = state(store.data_mut()).recorder()?;
+        let handle = Resource::<()>::new_own(own).write(&mut recorder.handles);
+        let result = drop(store.as_context_mut(), own);
+        let recorder = state(store.data_mut()).recorder()?;
+        let answer = result.as_ref().map(|()| serde_json::Value::Null).map_err(ToString::to_string);
+        recorder.recording.call(&function, vec![handle], answer)?;
+        result
+    })
 }

@@ -29,6 +29,7 @@ mod perf;
 mod prints;
 mod recording;
 mod ring;
+pub(crate) mod served;
 mod settings;
 mod stacks;
 mod state;
@@ -38,13 +39,14 @@ mod system;
 mod table;
 pub(crate) mod value;
 pub(crate) mod wasi;
+pub(crate) mod wire;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wasmtime::component::HasSelf;
 
-use crate::plugin::{Engine, EngineError};
+use crate::plugin::{Engine, EngineError, interface_name};
 
 pub use audit::Audit;
 pub(crate) use audit::AuditEntry;
@@ -53,6 +55,7 @@ pub use budget::Share;
 pub use histogram::{Histogram, HistogramSlot};
 pub(crate) use linker::Answers;
 pub use recording::Calls;
+pub(crate) use served::Served;
 pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;
@@ -67,13 +70,42 @@ pub(crate) fn linker(
     answers: Answers,
     imported: &Arc<BTreeSet<String>>,
 ) -> Result<wasmtime::component::Linker<State>, EngineError> {
-    let failed = |error: wasmtime::Error| EngineError(format!("{error:#}"));
-    let mut linker = linker::Linker::new(engine.linker(), answers, Arc::clone(imported), State::called);
-    bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called).map_err(failed)?;
-    let mut linker = linker.into_inner();
+    let linker = linker::Linker::new(engine.linker(), answers, Arc::clone(imported), State::called);
+    let mut linker = with_bindings(linker)?.into_inner().ok_or_else(no_linker)?;
     // Recorded and replayed runs need the functions of the bindings, which the recording linker wraps.
     if answers == Answers::Host {
         lower::add_to_linker(&mut linker).map_err(failed)?;
     }
     Ok(linker)
+}
+
+/// Returns the functions that a worker calls whose plugin imports this.
+///
+/// # Errors
+/// As for [`linker`].
+pub(crate) fn served(answers: Answers, imports: &[String]) -> Result<Served<State>, EngineError> {
+    let interfaces: BTreeSet<String> = imports
+        .iter()
+        .filter(|import| !wasi::is_wasi(import))
+        .map(|import| interface_name(import).to_owned())
+        .collect();
+    let linker = linker::Linker::serving(answers, Arc::new(interfaces), State::called);
+    let mut served = with_bindings(linker)?.into_served().ok_or_else(no_linker)?;
+    if imports.iter().any(|import| wasi::is_wasi(import)) {
+        wasi::effects::serve(&mut served);
+    }
+    Ok(served)
+}
+
+fn with_bindings(mut linker: linker::Linker<State>) -> Result<linker::Linker<State>, EngineError> {
+    bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called).map_err(failed)?;
+    Ok(linker)
+}
+
+fn failed(error: wasmtime::Error) -> EngineError {
+    EngineError(format!("{error:#}"))
+}
+
+fn no_linker() -> EngineError {
+    EngineError("it links for another process".to_owned())
 }

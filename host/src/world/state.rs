@@ -18,6 +18,7 @@ use super::output::Output;
 use super::prints::{Printer, Table};
 use super::recording::{CallRecording, Calls};
 use super::ring::Rings;
+use super::served::{Broker, MapPages};
 use super::settings::Settings;
 use super::stacks::StackRequest;
 use super::streams::StreamOptions;
@@ -57,7 +58,7 @@ pub struct State {
     /// The table of prints, until the printer takes it over.
     prints: Option<Table>,
     /// Dropped before the object: its pages are those of the object's maps.
-    shared: Option<SharedMemory>,
+    pub(super) shared: Option<Box<dyn MapPages>>,
     share_memory: bool,
     object: ObjectSlot,
     pub(super) policy: Policy,
@@ -86,6 +87,8 @@ pub struct State {
     limiter: Limiter,
     /// Number of host calls; wraps.
     calls: u64,
+    /// In a worker, the process that answers its calls.
+    pub(super) broker: Option<Box<dyn Broker>>,
 }
 
 /// The plugin's BPF object. It is loaded when first needed: a plugin that only counts needs none.
@@ -159,7 +162,23 @@ impl State {
             output,
             limiter: Limiter::new(limits),
             calls: 0,
+            broker: None,
         }
+    }
+
+    /// Sets the task that the plugin runs as, in another process, and the memory that it has there.
+    #[must_use]
+    pub(crate) fn of_task(mut self, task: i32, memory: Box<dyn MapPages>) -> State {
+        self.attachments.set_own_task(task);
+        self.shared = self.share_memory.then_some(memory);
+        self
+    }
+
+    /// Sets the process that answers the calls.
+    #[must_use]
+    pub(crate) fn asking(mut self, broker: Box<dyn Broker>) -> State {
+        self.broker = Some(broker);
+        self
     }
 
     /// Sets the thread that resolves functions of processes.
@@ -435,6 +454,6 @@ impl PluginState for State {
     }
 
     fn set_shared(&mut self, memory: SharedMemory) {
-        self.shared = self.share_memory.then_some(memory);
+        self.shared = self.share_memory.then(|| Box::new(memory) as Box<dyn MapPages>);
     }
 }

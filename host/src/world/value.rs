@@ -286,7 +286,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Wraps wasmtime's `flags` macro and adds the form in a recording: a list of names.
+/// Wraps wasmtime's `flags` macro and adds the form in a recording, a list of names, and in messages between
+/// processes, a truth value each.
 macro_rules! flags {
     ($name:ident { $(#[component(name = $text:literal)] const $flag:ident;)* }) => {
         wasmtime::component::flags!($name { $(#[component(name = $text)] const $flag;)* });
@@ -307,6 +308,26 @@ macro_rules! flags {
                             return Err(crate::world::value::Misfit::wanted(&format!("some of {known}")));
                         }
                     };
+                }
+                Ok(flags)
+            }
+        }
+
+        impl crate::world::wire::Wire for $name {
+            fn put(&self, to: &mut Vec<u8>) {
+                for flag in [$($name::$flag),*] {
+                    to.push(self.contains(flag).into());
+                }
+            }
+
+            fn take(
+                from: &mut crate::world::wire::Input<'_>,
+            ) -> Result<$name, crate::world::wire::Malformed> {
+                let mut flags = $name::empty();
+                for flag in [$($name::$flag),*] {
+                    if bool::take(from)? {
+                        flags |= flag;
+                    }
                 }
                 Ok(flags)
             }

@@ -21,6 +21,7 @@ mod random_kernels;
 mod registering;
 mod sdk_cost;
 mod storage;
+mod taken_over;
 mod test_bed;
 mod timers;
 mod trace;

@@ -11,6 +11,7 @@ use ks_host::apart::{self, Apart, ApartError, Bounds};
 use ks_host::bpf::Needs;
 use ks_host::confine::ReaderFiles;
 use ks_host::plugin::{MAX_PLUGIN_BYTES, Plugin, compiler};
+use ks_host::worker::WorkerProgram;
 use ks_wit::command_output::shown;
 use ks_wit::manifest::StructOps;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,25 @@ const SHOW: &str = "show-for-host";
 /// Limits for reading one plugin; reading takes far less.
 const READING: Bounds =
     Bounds { memory: 4 << 30, time: Duration::from_secs(60), threads: 1, answer: 64 << 20 };
+
+/// Where plugins run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Isolation {
+    /// On threads of ks-host: they share its memory, and reach it without a message.
+    Thread,
+    /// Each in a process of its own, which has no rights but a socket to ks-host.
+    Process,
+}
+
+impl Isolation {
+    /// Makes the host run plugins so.
+    pub(crate) fn of(self, host: Host) -> Host {
+        match self {
+            Isolation::Thread => host,
+            Isolation::Process => host.with_workers(WorkerProgram::of_this_program()),
+        }
+    }
+}
 
 /// Creates a host that compiles plugins in separate processes with this limit of time and memory.
 pub(crate) fn host(time: Duration, memory: u64) -> anyhow::Result<Host> {

@@ -146,6 +146,7 @@ enum Command {
 
 fn main() -> ExitCode {
     ks_host::naming::serve_if_asked();
+    ks_host::worker::serve_if_asked();
     defect::report_panics();
     ExitCode::from(defect::contain(answer))
 }

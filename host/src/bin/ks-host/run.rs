@@ -16,6 +16,7 @@ use ks_host::text::{MOST_BYTES, visible};
 use ks_host::world::{Audit, Form, Share};
 use ks_wit::command_output::shown;
 
+use crate::apart::Isolation;
 use crate::fleet::{Fleet, Member, Restart};
 use crate::stacks::{Output, Stacks};
 use crate::{apart, cache, config, output, output_file, policy, prepare, sign, signals};
@@ -111,6 +112,9 @@ pub(crate) struct Args {
     /// CAP_SYS_ADMIN, and adds some 20 ns to each run of every BPF program of the machine.
     #[arg(long, value_name = "PERCENT%")]
     max_bpf_share: Option<Share>,
+    /// Where the plugins run.
+    #[arg(long, value_name = "WHERE", value_enum, default_value = "thread", env = "KS_HOST_ISOLATION")]
+    isolation: Isolation,
     /// Leaves all capabilities and system calls of ks-host to plugins' threads. Without this each thread
     /// drops, before its plugin starts, everything that the plugin does not need.
     #[arg(long)]
@@ -157,6 +161,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
     let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
+    let host = args.isolation.of(host);
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let prepared = match prepare::all(&host, &args.plugins) {
         Ok(prepared) => prepared,

@@ -15,8 +15,8 @@ pub(crate) use self::demangle::demangled;
 use self::data::Data;
 use self::demangle::Demangled;
 use self::program::Program;
-use super::channel::{self, Received};
 use super::protocol::{Answer, MAX_REQUEST_BYTES, Request};
+use crate::processes::channel::{self, Received};
 
 /// Answers requests until the socket is closed or a request is malformed.
 pub(super) fn serve(socket: BorrowedFd<'_>) {

@@ -2,6 +2,7 @@
 //! ([`super::super::lower`]). Generated bindings would need the list as a vector, which is one more copy.
 
 use super::super::value::{Handles, Misfit, Recorded};
+use super::super::wire::{Input, Malformed, Wire};
 use crate::bpf::{ENTRY_BYTES, Records, split_entry};
 
 /// A `list<u8>` of entries, see `wit/ring.wit`. Dropping it releases the records' space in their rings.
@@ -19,6 +20,17 @@ enum Part {
 }
 
 impl Entries {
+    /// Splits entries as [`Entries::copy_to`] writes them; returns none for other bytes.
+    fn of(bytes: &[u8]) -> Option<Entries> {
+        let mut batch = Entries::default();
+        let mut rest = bytes;
+        while let Some((position, record, after)) = split_entry(rest) {
+            batch.add_kept(position, record.to_vec());
+            rest = after;
+        }
+        rest.is_empty().then_some(batch)
+    }
+
     /// Returns the size in bytes.
     pub(in super::super) fn len(&self) -> usize {
         self.bytes
@@ -74,13 +86,19 @@ impl Recorded for Entries {
 
     fn read(value: &serde_json::Value) -> Result<Entries, Misfit> {
         let bytes = Vec::<u8>::read(value)?;
-        let mut batch = Entries::default();
-        let mut rest = &bytes[..];
-        while let Some((position, record, after)) = split_entry(rest) {
-            batch.add_kept(position, record.to_vec());
-            rest = after;
-        }
-        if rest.is_empty() { Ok(batch) } else { Err(Misfit::wanted("whole records of a ring buffer")) }
+        Entries::of(&bytes).ok_or_else(|| Misfit::wanted("whole records of a ring buffer"))
+    }
+}
+
+impl Wire for Entries {
+    fn put(&self, to: &mut Vec<u8>) {
+        let mut bytes = vec![0; self.bytes];
+        self.copy_to(&mut bytes);
+        bytes.put(to);
+    }
+
+    fn take(from: &mut Input<'_>) -> Result<Entries, Malformed> {
+        Entries::of(&Vec::<u8>::take(from)?).ok_or(Malformed)
     }
 }
 

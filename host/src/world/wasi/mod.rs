@@ -10,6 +10,7 @@
 //! the types in the component, so no definition of WASI is needed here. Source: the WASI repository, wasip2,
 //! 0.2.0 to 0.2.9.
 
+pub(crate) mod effects;
 mod refusal;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -110,7 +111,7 @@ fn refused(
         Some(refusal) => {
             // An empty answer is not reported: standard libraries make these calls at every start.
             if let Val::Result(_) = refusal {
-                store.data_mut().output.warn_once(0, &message(what));
+                store.data_mut().wasi_warning(&message(what))?;
             }
             Ok(Some(refusal))
         }
@@ -151,7 +152,9 @@ fn serve(
         ("cli/stderr.get-stderr", _) => make(store, Handle::Error, "output-stream")?,
         ("cli/stdin.get-stdin", _) => make(store, Handle::Input, "input-stream")?,
         ("sockets/instance-network.instance-network", _) => make(store, Handle::Network, "network")?,
-        ("cli/environment.get-arguments", _) => arguments(store.data()),
+        ("cli/environment.get-arguments", _) => {
+            Val::List(store.data_mut().wasi_words()?.into_iter().map(Val::String).collect())
+        }
         ("cli/exit.exit", [Val::Result(status)]) => return Err(exit(u8::from(status.is_err()))),
         ("cli/exit.exit-with-code", [Val::U8(code)]) => return Err(exit(*code)),
         ("io/streams.[method]output-stream.check-write", _) => ok(Some(Val::U64(WRITE_BYTES))),
@@ -215,12 +218,6 @@ fn datetime(time: Duration) -> Val {
     ])
 }
 
-/// Returns the plugin's name and its arguments, as a program expects them.
-fn arguments(state: &State) -> Val {
-    let arguments = std::iter::once(&state.name).chain(&state.arguments);
-    Val::List(arguments.map(|argument| Val::String(argument.clone())).collect())
-}
-
 /// Creates a handle, which counts for the plugin's limit.
 fn make(store: &mut StoreContextMut<'_, State>, handle: Handle, name: &str) -> wasmtime::Result<Val> {
     let rep = store.data_mut().table.push(handle)?.rep();
@@ -273,12 +270,9 @@ fn poll(store: &mut StoreContextMut<'_, State>, all: &[Val]) -> wasmtime::Result
     }
     let now = Instant::now();
     let first = deadlines.iter().map(|deadline| deadline.unwrap_or(now)).min();
-    let state = store.data_mut();
-    state.release_command()?;
-    if let Some(first) = first.filter(|first| *first > now) {
-        state.wait(&[], Some(first)).map_err(wasmtime::Error::from)?;
-    }
-    let (now, stopping) = (Instant::now(), state.stop.stopping());
+    let left = first.map(|first| first.saturating_duration_since(now)).filter(|left| !left.is_zero());
+    let stopping = store.data_mut().wasi_wait(left)?;
+    let now = Instant::now();
     let is_ready = |deadline: &Option<Instant>| stopping || deadline.is_none_or(|deadline| deadline <= now);
     let ready = (0_u32..).zip(&deadlines).filter(|(_, deadline)| is_ready(deadline));
     Ok(Val::List(ready.map(|(at, _)| Val::U32(at)).collect()))
@@ -288,14 +282,7 @@ fn write(store: &mut StoreContextMut<'_, State>, stream: u32, bytes: &[Val]) -> 
     let to_error = matches!(handle(store.data(), stream)?, Handle::Error);
     let byte = |value: &Val| if let Val::U8(byte) = value { Some(*byte) } else { None };
     let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
-    let state = store.data_mut();
-    if to_error {
-        state.output.plugin_error(&bytes);
-    } else {
-        state.show_prints();
-        state.output.print(&bytes);
-    }
-    Ok(())
+    store.data_mut().wasi_write(to_error, bytes)
 }
 
 #[cfg(test)]

@@ -1,0 +1,77 @@
+//! The filter of a worker: it runs a plugin, and has a socket to its broker.
+
+use nix::libc;
+
+use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, install};
+use super::surroundings::{self, Outputs};
+use super::{ConfineError, capabilities};
+
+/// The system calls of a worker. All others fail with EPERM.
+const CALLS: &[CallGroup] = &[
+    calls(
+        &[(libc::SYS_recvmsg, "recvmsg"), (libc::SYS_recvfrom, "recvfrom")],
+        "answers of the broker, and descriptors that it gives",
+    ),
+    calls(&[(libc::SYS_write, "write")], "calls, to the broker")
+        .with(&[&[Condition::Output { at: 0 }]], "to its socket"),
+    calls(&[(libc::SYS_mmap, "mmap")], "memory of the plugin, and pages of maps in it").with(
+        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
+        "without `PROT_EXEC`, outside of the program's image",
+    ),
+    calls(&[(libc::SYS_mprotect, "mprotect")], "growing memory of the plugin").with(
+        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
+        "without `PROT_EXEC`, outside of the program's image",
+    ),
+    calls(&[(libc::SYS_munmap, "munmap"), (libc::SYS_madvise, "madvise")], "memory")
+        .with(&[&[Condition::OutsideImage]], "outside of the program's image"),
+    calls(&[(libc::SYS_mremap, "mremap")], "memory").with(
+        &[&[
+            Condition::Bits { at: 3, mask: libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, value: 0 },
+            Condition::OutsideImage,
+        ]],
+        "without `MREMAP_FIXED` and `MREMAP_DONTUNMAP`, outside of the program's image",
+    ),
+    calls(&[(libc::SYS_brk, "brk")], "memory"),
+    calls(
+        &[
+            (libc::SYS_futex, "futex"),
+            (libc::SYS_sigaltstack, "sigaltstack"),
+            (libc::SYS_sched_yield, "sched_yield"),
+            (libc::SYS_getpid, "getpid"),
+            (libc::SYS_gettid, "gettid"),
+        ],
+        "locks; a stack for signals; who it is",
+    ),
+    calls(&[(libc::SYS_exit, "exit"), (libc::SYS_exit_group, "exit_group")], "the end"),
+    calls(
+        &[
+            (libc::SYS_rt_sigprocmask, "rt_sigprocmask"),
+            (libc::SYS_rt_sigaction, "rt_sigaction"),
+            (libc::SYS_rt_sigreturn, "rt_sigreturn"),
+            (libc::SYS_restart_syscall, "restart_syscall"),
+        ],
+        "traps of the plugin, and the broker's signal",
+    ),
+    calls(&[(libc::SYS_prlimit64, "prlimit64")], "why there is no memory")
+        .with(&[&[Condition::Null { at: 2 }]], "no new limit"),
+    calls(&[(libc::SYS_tgkill, "tgkill")], "the end by a panic").with(TO_ITSELF, "to itself"),
+    calls(
+        &[
+            (libc::SYS_clock_gettime, "clock_gettime"),
+            (libc::SYS_getrandom, "getrandom"),
+            (libc::SYS_close, "close"),
+        ],
+        "time; hash tables; what it no longer needs",
+    ),
+];
+
+/// Drops all capabilities of the calling thread and filters its system calls.
+///
+/// # Errors
+/// [`ConfineError`]. The thread may then have fewer privileges than before, never more.
+pub(crate) fn enter_worker() -> Result<(), ConfineError> {
+    let surroundings = surroundings::now(None, &Outputs::open_now());
+    capabilities::drop_others(&caps::CapsHashSet::new())?;
+    install(CALLS.iter(), &surroundings)?;
+    Ok(())
+}

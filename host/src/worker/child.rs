@@ -1,0 +1,172 @@
+//! The worker itself: loads the code, drops its rights, runs the plugin once.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use ks_wit::lines::Lines;
+
+use super::protocol::{End, Entry, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
+use super::{confine, sys};
+use crate::options::RunOptions;
+use crate::plugin::{Engine, Facts, Instance, Outcome, PluginError, Prepared, TrustedCode};
+use crate::processes;
+use crate::processes::channel::{self, Received};
+use crate::world::served::{Broker, MapPages};
+use crate::world::{self, Answers, State};
+
+/// The only argument of a worker.
+pub(super) const ARGUMENT: &str = "--ks-host-worker-process";
+
+/// The code, which is open as the standard output.
+const CODE: &str = "/proc/self/fd/1";
+
+/// Runs a worker and exits, if this process was started as one ([`super::WorkerProgram`]); returns otherwise.
+/// `main` calls it first, before it starts threads or opens files.
+pub fn serve_if_asked() {
+    work_if_asked(|loaded, entry, broker| run(&loaded.prepared, entry, broker));
+}
+
+/// As [`serve_if_asked`], but calls this instead of the plugin: for tests of what somebody reaches who runs code of
+/// his own in a worker. It has the socket to the broker, and the name of the test that is to run; what it returns
+/// becomes the reason of the plugin's end.
+#[doc(hidden)]
+pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
+    work_if_asked(|_, entry, broker| {
+        let test = entry.test.as_deref().unwrap_or_default();
+        FromWorker::Ended(End::Failed(attack(&broker.0, test)))
+    });
+}
+
+fn work_if_asked(act: impl FnOnce(&Loaded, &Entry, Connection) -> FromWorker) {
+    let arguments: Vec<_> = std::env::args_os().skip(1).take(2).collect();
+    if arguments != [ARGUMENT] {
+        return;
+    }
+    let code = match work(act) {
+        Ok(()) => 0,
+        // Standard error is only visible if a person starts the process.
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "a process of ks-host cannot go on: {error}");
+            1
+        }
+    };
+    std::process::exit(code)
+}
+
+/// The socket to the broker.
+#[derive(Clone)]
+struct Connection(Arc<File>);
+
+impl Connection {
+    fn send(&self, message: &FromWorker) -> io::Result<()> {
+        send(&*self.0, message)
+    }
+
+    /// Waits for a message, with its descriptor if it has one. The broker is trusted: a worker is nothing without
+    /// it.
+    fn receive(&self) -> io::Result<(ToWorker, Option<OwnedFd>)> {
+        let received = channel::receive(self.0.as_fd(), u32::MAX as usize)?;
+        let Received { bytes, file } = received.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok((decoded(&bytes)?, file))
+    }
+}
+
+impl Broker for Connection {
+    fn ask(&mut self, call: Vec<u8>, mut memory: Option<&mut dyn MapPages>) -> wasmtime::Result<Vec<u8>> {
+        self.send(&FromWorker::Call(call))?;
+        loop {
+            match self.receive()? {
+                (ToWorker::Answer(answer), _) => return Ok(answer),
+                (ToWorker::Trap(reason), _) => return Err(reason.into_error()),
+                (ToWorker::Map(pages), map) => {
+                    let mapped = memory.as_deref_mut().zip(map).and_then(|(memory, map)| {
+                        memory.map_pages(&pages.name, usize::try_from(pages.bytes).ok()?, map.as_fd())
+                    });
+                    self.send(&FromWorker::Mapped(mapped))?;
+                }
+                (ToWorker::Start(_) | ToWorker::Enter(_), _) => return Err(unexpected().into()),
+            }
+        }
+    }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "another message was expected")
+}
+
+fn work(act: impl FnOnce(&Loaded, &Entry, Connection) -> FromWorker) -> io::Result<()> {
+    processes::sys::close_others()?;
+    let broker = Connection(Arc::new(io::stdin().as_fd().try_clone_to_owned()?.into()));
+    let (ToWorker::Start(start), _) = broker.receive()? else { return Err(unexpected()) };
+    let engine = Engine::new().map_err(io::Error::other)?;
+    let loaded = match load(&engine, &start) {
+        Ok(loaded) => loaded,
+        Err(refused) => return broker.send(&FromWorker::Refused(refused)),
+    };
+    let functions = loaded.functions.iter().cloned().collect();
+    broker.send(&FromWorker::Ready(Ready { functions, lists_tests: loaded.prepared.lists_tests() }))?;
+    let (ToWorker::Enter(entry), _) = broker.receive()? else { return Err(unexpected()) };
+    sys::interrupt_by_signal(engine.inner())?;
+    if entry.confined {
+        confine::enter(&entry.limits()).map_err(io::Error::other)?;
+    }
+    broker.send(&act(&loaded, &entry, broker.clone()))
+}
+
+/// A component that fits.
+struct Loaded {
+    prepared: Prepared<State>,
+    functions: Arc<BTreeSet<String>>,
+}
+
+fn load(engine: &Engine, start: &Start) -> Result<Loaded, Refused> {
+    let code = read_code().map_err(|error| Refused::Code(error.to_string()))?;
+    let component =
+        engine.loaded(&TrustedCode::own(code)).map_err(|error| Refused::Code(error.to_string()))?;
+    let does_not_fit = |error: &dyn std::fmt::Display| Refused::Component(error.to_string());
+    let functions = Arc::new(engine.functions(&component));
+    let mut linker =
+        world::linker(engine, Answers::Broker, &functions).map_err(|error| does_not_fit(&error))?;
+    if start.imports.iter().any(|import| world::wasi::is_wasi(import)) {
+        world::wasi::add(&mut linker, &component)
+            .map_err(|error| does_not_fit(&format_args!("its imports of WASI: {error:#}")))?;
+    }
+    let lines: Result<Vec<Lines>, _> = start.lines.iter().map(|lines| Lines::from_bytes(lines)).collect();
+    let lines = lines.map_err(|error| does_not_fit(&error))?;
+    let shared_bytes = start.shared_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    let facts = Facts { imports: &start.imports, lines: &lines, shared_bytes };
+    let prepared = Prepared::new(&linker, &component, &facts).map_err(|error| match error {
+        PluginError::Contract { contract, .. } => Refused::Contract(contract),
+        PluginError::Component(reason) => Refused::Component(reason),
+        error => does_not_fit(&error),
+    })?;
+    Ok(Loaded { prepared, functions })
+}
+
+fn read_code() -> io::Result<Vec<u8>> {
+    let mut code = Vec::new();
+    File::open(CODE)?.read_to_end(&mut code)?;
+    Ok(code)
+}
+
+fn run(prepared: &Prepared<State>, entry: &Entry, broker: Connection) -> FromWorker {
+    let options =
+        RunOptions { stdout: Box::new(io::sink()), stderr: Box::new(io::sink()), ..RunOptions::new("") };
+    let state = State::new(options, None, None).asking(Box::new(broker));
+    let mut instance = match prepared.instantiate(state, &entry.limits()) {
+        Ok(instance) => instance,
+        Err(outcome) => return FromWorker::Ended(End::of(outcome)),
+    };
+    let ended = |outcome: Outcome| FromWorker::Ended(End::of(outcome));
+    if entry.lists_tests {
+        return instance.tests().map_or_else(ended, FromWorker::Tests);
+    }
+    let run = |instance: &mut Instance<State>| match &entry.test {
+        Some(test) => instance.run_test(test),
+        None => instance.run(),
+    };
+    ended(run(&mut instance))
+}

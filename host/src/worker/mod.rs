@@ -1,0 +1,30 @@
+//! A plugin in a process of its own, which has nothing but a socket.
+//!
+//! ```text
+//! the broker: policy, object, events, links, output            a worker for each run
+//!   PreparedPlugin -- Start, the code in memory --> child: loads, links, drops its rights
+//!        <- Ready: what it imports ---------------/
+//!   serve (the plugin's thread) -- Enter --------> the instance: run, a test
+//!        <- Call: a function's number and arguments
+//!        -- Answer, or the trap that ends it ---->
+//!        <- Ended: the outcome
+//! ```
+//!
+//! Every call of the plugin is a message, and the broker answers it as it would answer the plugin in its own
+//! process: a worker that was taken over can ask for nothing that the plugin could not ask for. The broker
+//! loads no compiled code and maps no memory of a plugin. Messages are made from the contract (`world::wire`).
+//!
+//! The broker interrupts a computing worker by a signal; a worker has one thread and no timer.
+
+mod child;
+mod confine;
+mod process;
+mod protocol;
+mod serve;
+mod sys;
+
+pub use child::{serve_if_asked, serve_taken_over_if_asked};
+pub use process::WorkerProgram;
+pub(crate) use process::{Code, NoWorker, Worker};
+pub(crate) use protocol::Entry;
+pub(crate) use serve::{RemoteMemory, Served, Serving, serve};

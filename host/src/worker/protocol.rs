@@ -1,0 +1,235 @@
+//! Messages between the broker and a worker: a length (u32, little-endian) and that many bytes.
+//!
+//! The broker treats what a worker sends as hostile: every length is bounded, every value is checked.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use ks_host_macros::Wire;
+
+use crate::plugin::{Abort, Exit, Limits, Outcome};
+use crate::text;
+use crate::world::wire::{self, Wire};
+
+/// Bytes of a message beside those that a call may copy.
+const REST_BYTES: usize = 1 << 20;
+
+/// Returns the bytes that a message of a worker has at most, given those that a call may copy.
+pub(super) fn most_bytes(call_bytes: usize) -> usize {
+    call_bytes.saturating_add(REST_BYTES).min(u32::MAX as usize)
+}
+
+/// What the broker sends.
+#[derive(Debug, Wire)]
+pub(super) enum ToWorker {
+    /// The first message.
+    Start(Start),
+    /// The plugin runs now.
+    Enter(Entry),
+    /// The results of the last call.
+    Answer(Vec<u8>),
+    /// The last call ends the plugin.
+    Trap(TrapReason),
+    /// The last call goes on once these pages are mapped. The descriptor of their map comes with the message.
+    Map(PagesToMap),
+}
+
+/// Pages of a map, for the plugin's memory.
+#[derive(Debug, Wire)]
+pub(super) struct PagesToMap {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+}
+
+/// What a worker needs to know of its plugin.
+#[derive(Debug, Clone, Wire)]
+pub(super) struct Start {
+    pub(super) imports: Vec<String>,
+    /// The lines of the script, in the form of their section.
+    pub(super) lines: Vec<Vec<u8>>,
+    pub(super) shared_bytes: Option<u64>,
+}
+
+/// The export that is called.
+#[derive(Debug, Clone, Wire)]
+pub(crate) struct Entry {
+    /// The test to run; none for the plugin itself.
+    pub(crate) test: Option<String>,
+    /// Whether the names of the tests are asked for, and nothing runs.
+    pub(crate) lists_tests: bool,
+    pub(crate) memory_bytes: u64,
+    pub(crate) table_elements: u64,
+    pub(crate) instances: u64,
+    pub(crate) call_bytes: u64,
+    pub(crate) compute_ms: u64,
+    /// Whether the process drops its rights before.
+    pub(crate) confined: bool,
+}
+
+impl Entry {
+    /// Calls `run`, within these limits.
+    pub(crate) fn of(limits: &Limits, confined: bool) -> Entry {
+        let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        Entry {
+            test: None,
+            lists_tests: false,
+            memory_bytes: number(limits.memory_bytes),
+            table_elements: number(limits.table_elements),
+            instances: number(limits.instances),
+            call_bytes: number(limits.call_bytes),
+            compute_ms: u64::try_from(limits.compute.as_millis()).unwrap_or(u64::MAX),
+            confined,
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Limits {
+            memory_bytes: size(self.memory_bytes),
+            table_elements: size(self.table_elements),
+            instances: size(self.instances),
+            call_bytes: size(self.call_bytes),
+            compute: Duration::from_millis(self.compute_ms),
+        }
+    }
+}
+
+/// Why a call does not return.
+#[derive(Debug, Wire)]
+pub(super) enum TrapReason {
+    Exit(u8),
+    Abort(String),
+    Other(String),
+}
+
+impl TrapReason {
+    pub(super) fn of(error: &wasmtime::Error) -> TrapReason {
+        if let Some(Exit(code)) = error.downcast_ref::<Exit>() {
+            TrapReason::Exit(*code)
+        } else if let Some(Abort(message)) = error.downcast_ref::<Abort>() {
+            TrapReason::Abort(message.clone())
+        } else {
+            TrapReason::Other(format!("{error:#}"))
+        }
+    }
+
+    pub(super) fn into_error(self) -> wasmtime::Error {
+        match self {
+            TrapReason::Exit(code) => wasmtime::Error::new(Exit(code)),
+            TrapReason::Abort(message) => wasmtime::Error::new(Abort(message)),
+            TrapReason::Other(text) => wasmtime::Error::msg(text),
+        }
+    }
+}
+
+/// What a worker sends.
+#[derive(Debug, Wire)]
+pub(super) enum FromWorker {
+    /// The code is loaded, and fits this host.
+    Ready(Ready),
+    /// It does not, for this reason.
+    Refused(Refused),
+    /// A call of the plugin.
+    Call(Vec<u8>),
+    /// The address of the pages that were to be mapped.
+    Mapped(Option<u32>),
+    /// The last message.
+    Ended(End),
+    /// The names of the tests, instead of an end.
+    Tests(Vec<String>),
+}
+
+/// What a worker says of its component.
+#[derive(Debug, Wire)]
+pub(super) struct Ready {
+    /// The functions of the contract that it imports.
+    pub(super) functions: Vec<String>,
+    pub(super) lists_tests: bool,
+}
+
+/// Why a worker cannot run a plugin.
+#[derive(Debug, Wire)]
+pub(super) enum Refused {
+    /// Another engine compiled the code.
+    Code(String),
+    /// The component was built against this contract.
+    Contract(String),
+    /// The component does not fit.
+    Component(String),
+}
+
+/// How the plugin ended, as its worker saw it.
+#[derive(Debug, Wire)]
+pub(super) enum End {
+    Returned(i32),
+    Exited(u8),
+    Trapped(String),
+    Killed(()),
+    Failed(String),
+}
+
+impl End {
+    pub(super) fn of(outcome: Outcome) -> End {
+        match outcome {
+            Outcome::Returned(code) => End::Returned(code),
+            Outcome::Exited(code) => End::Exited(code),
+            Outcome::Trapped(reason) => End::Trapped(reason),
+            Outcome::Killed | Outcome::TimedOut => End::Killed(()),
+            Outcome::Denied(reason) | Outcome::Failed(reason) => End::Failed(reason),
+        }
+    }
+
+    /// Returns the outcome. The texts come from a process that may have been taken over.
+    pub(super) fn outcome(self) -> Outcome {
+        match self {
+            End::Returned(code) => Outcome::Returned(code),
+            End::Exited(code) => Outcome::Exited(code),
+            End::Trapped(reason) => Outcome::Trapped(text::lines(&reason)),
+            End::Killed(()) => Outcome::Killed,
+            End::Failed(reason) => Outcome::Failed(text::lines(&reason)),
+        }
+    }
+}
+
+/// Returns the bytes of a message.
+pub(super) fn encoded(message: &impl Wire) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.put(&mut bytes);
+    bytes
+}
+
+/// Sends a message.
+///
+/// # Errors
+/// Of write(2); `InvalidInput` for one of 4 GiB.
+pub(super) fn send(mut to: impl Write, message: &impl Wire) -> io::Result<()> {
+    let mut bytes = vec![0; 4];
+    message.put(&mut bytes);
+    let len = u32::try_from(bytes.len() - 4).map_err(|_| io::ErrorKind::InvalidInput)?;
+    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    to.write_all(&bytes)
+}
+
+/// Waits for a message of at most this many bytes.
+///
+/// # Errors
+/// Of read(2); `UnexpectedEof` if the other side has ended; `InvalidData`.
+pub(super) fn receive<T: Wire>(mut from: impl Read, most: usize) -> io::Result<T> {
+    let mut len = [0; 4];
+    from.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > most {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; len];
+    from.read_exact(&mut bytes)?;
+    decoded(&bytes)
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// `InvalidData`.
+pub(super) fn decoded<T: Wire>(bytes: &[u8]) -> io::Result<T> {
+    wire::read(bytes).map_err(|malformed| io::Error::new(io::ErrorKind::InvalidData, malformed))
+}

@@ -1,0 +1,120 @@
+//! The functions of the world as a worker calls them: by number, with arguments and results in bytes.
+//!
+//! The broker runs no plugin: it has a store with the plugin's state, and no instance in it.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+
+use wasmtime::{AsContextMut as _, Store, StoreContextMut};
+
+use super::state::State;
+use super::wire::{self, Input, Malformed, Wire};
+use crate::plugin::SharedMemory;
+
+/// The number of a function in messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Number(u32);
+
+impl Number {
+    pub(super) const WASI_WORDS: Number = Number(u32::MAX);
+    pub(super) const WASI_WRITE: Number = Number(u32::MAX - 1);
+    pub(super) const WASI_WARNING: Number = Number(u32::MAX - 2);
+    pub(super) const WASI_WAIT: Number = Number(u32::MAX - 3);
+
+    /// The number of the first function of the bindings; the others follow.
+    pub(super) const FIRST: Number = Number(0);
+
+    /// Returns the number after this one.
+    pub(super) fn next(self) -> Number {
+        Number(self.0 + 1)
+    }
+}
+
+/// A function that takes and returns bytes.
+type ServedFunction<T> =
+    Box<dyn Fn(StoreContextMut<'_, T>, &[u8]) -> wasmtime::Result<Vec<u8>> + Send + Sync>;
+
+/// The functions that a worker may call.
+pub(crate) struct Served<T: 'static>(BTreeMap<Number, ServedFunction<T>>);
+
+impl<T> Default for Served<T> {
+    fn default() -> Served<T> {
+        Served(BTreeMap::new())
+    }
+}
+
+impl<T: 'static> Served<T> {
+    pub(super) fn add(
+        &mut self,
+        number: Number,
+        function: impl Fn(StoreContextMut<'_, T>, &[u8]) -> wasmtime::Result<Vec<u8>> + Send + Sync + 'static,
+    ) {
+        self.0.insert(number, Box::new(function));
+    }
+
+    /// Adds a function that the contract does not have.
+    pub(super) fn add_own<P: Wire, R: Wire>(
+        &mut self,
+        number: Number,
+        function: impl Fn(&mut T, P) -> wasmtime::Result<R> + Send + Sync + 'static,
+    ) {
+        self.add(number, move |mut store, params| {
+            let mut answer = Vec::new();
+            function(store.data_mut(), wire::read(params)?)?.put(&mut answer);
+            Ok(answer)
+        });
+    }
+
+    /// Answers a call of a worker.
+    ///
+    /// # Errors
+    /// The trap that ends the plugin; [`Malformed`] for a function that it does not import, or arguments that are
+    /// none of that function.
+    pub(crate) fn answer(&self, store: &mut Store<T>, call: &[u8]) -> wasmtime::Result<Vec<u8>> {
+        let mut call = Input::new(call);
+        let number = Number(u32::take(&mut call)?);
+        let function = self.0.get(&number).ok_or(Malformed)?;
+        function(store.as_context_mut(), call.rest())
+    }
+}
+
+/// The connection of a worker to its broker.
+pub(crate) trait Broker: Send {
+    /// Sends a call and waits for its answer. Meanwhile the broker may ask for pages of maps in this memory.
+    ///
+    /// # Errors
+    /// The trap that ends the plugin.
+    fn ask(&mut self, call: Vec<u8>, memory: Option<&mut dyn MapPages>) -> wasmtime::Result<Vec<u8>>;
+}
+
+/// A plugin's memory that pages of maps can be mapped into.
+pub(crate) trait MapPages: Send {
+    /// Maps the first `bytes` bytes of a map, once. Returns their address; none if there is no room.
+    fn map_pages(&mut self, name: &str, bytes: usize, from: BorrowedFd<'_>) -> Option<u32>;
+}
+
+impl MapPages for SharedMemory {
+    fn map_pages(&mut self, name: &str, bytes: usize, from: BorrowedFd<'_>) -> Option<u32> {
+        SharedMemory::map_pages(self, name, bytes, from)
+    }
+}
+
+impl State {
+    /// Has a call answered by the broker.
+    ///
+    /// # Errors
+    /// The trap that ends the plugin.
+    pub(super) fn ask_broker(
+        &mut self,
+        number: Number,
+        arguments: impl FnOnce(&mut Vec<u8>),
+    ) -> wasmtime::Result<Vec<u8>> {
+        let mut call = Vec::new();
+        number.0.put(&mut call);
+        arguments(&mut call);
+        let broker = self.broker.as_mut();
+        let broker =
+            broker.ok_or_else(|| wasmtime::Error::msg("ks-host has a defect: there is no broker"))?;
+        broker.ask(call, self.shared.as_mut().map(|memory| &mut **memory as &mut dyn MapPages))
+    }
+}

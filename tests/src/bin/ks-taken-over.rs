@@ -1,0 +1,164 @@
+//! A worker that was taken over: it runs attempts of its own instead of the plugin, with all that a worker has. The
+//! name of the test says which.
+#![expect(unsafe_code, reason = "it is hostile")]
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::time::Instant;
+
+use nix::libc;
+
+fn main() {
+    ks_host::worker::serve_taken_over_if_asked(|broker, attempt| match attempt {
+        "calls" => system_calls(),
+        "memory" => memory(),
+        "computes" => loop {
+            std::hint::black_box(Instant::now());
+        },
+        "dies" => std::process::abort(),
+        "leaves" => std::process::exit(0),
+        message => {
+            send(broker, message);
+            "it was answered".into()
+        }
+    });
+    panic!("a broker starts this");
+}
+
+/// Makes each system call that would reach something, and returns the names of those that were not refused.
+fn system_calls() -> String {
+    let (parent, zero) = (i64::from(std::os::unix::process::parent_id()), 0_i64);
+    let path = c"/etc/passwd".as_ptr() as i64;
+    let buffer = [0_u64; 32];
+    let at = buffer.as_ptr() as i64;
+    let exec = i64::from(libc::PROT_READ | libc::PROT_EXEC);
+    let anonymous = i64::from(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let own_code = system_calls as *const () as i64 & !0xfff;
+    let calls: &[(&str, i64, [i64; 6])] = &[
+        ("openat", libc::SYS_openat, [libc::AT_FDCWD.into(), path, zero, 0, 0, 0]),
+        ("openat2", libc::SYS_openat2, [libc::AT_FDCWD.into(), path, at, 24, 0, 0]),
+        ("open_by_handle_at", libc::SYS_open_by_handle_at, [0, at, 0, 0, 0, 0]),
+        ("readlinkat", libc::SYS_readlinkat, [libc::AT_FDCWD.into(), path, at, 64, 0, 0]),
+        ("statx", libc::SYS_statx, [libc::AT_FDCWD.into(), path, 0, 0x7ff, at, 0]),
+        ("getdents64", libc::SYS_getdents64, [0, at, 256, 0, 0, 0]),
+        ("mkdirat", libc::SYS_mkdirat, [libc::AT_FDCWD.into(), path, 0, 0, 0, 0]),
+        ("unlinkat", libc::SYS_unlinkat, [libc::AT_FDCWD.into(), path, 0, 0, 0, 0]),
+        ("socket", libc::SYS_socket, [libc::AF_INET.into(), libc::SOCK_STREAM.into(), 0, 0, 0, 0]),
+        ("socketpair", libc::SYS_socketpair, [libc::AF_UNIX.into(), libc::SOCK_STREAM.into(), 0, at, 0, 0]),
+        ("connect", libc::SYS_connect, [0, at, 16, 0, 0, 0]),
+        ("sendmsg", libc::SYS_sendmsg, [0, at, 0, 0, 0, 0]),
+        ("kill", libc::SYS_kill, [parent, libc::SIGKILL.into(), 0, 0, 0, 0]),
+        ("tgkill", libc::SYS_tgkill, [parent, parent, libc::SIGKILL.into(), 0, 0, 0]),
+        ("tkill", libc::SYS_tkill, [parent, libc::SIGKILL.into(), 0, 0, 0, 0]),
+        ("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo, [parent, libc::SIGKILL.into(), at, 0, 0, 0]),
+        ("pidfd_open", libc::SYS_pidfd_open, [parent, 0, 0, 0, 0, 0]),
+        ("pidfd_send_signal", libc::SYS_pidfd_send_signal, [0, libc::SIGKILL.into(), 0, 0, 0, 0]),
+        ("pidfd_getfd", libc::SYS_pidfd_getfd, [0, 0, 0, 0, 0, 0]),
+        ("ptrace", libc::SYS_ptrace, [libc::PTRACE_ATTACH.into(), parent, 0, 0, 0, 0]),
+        ("process_vm_readv", libc::SYS_process_vm_readv, [parent, at, 1, at, 1, 0]),
+        ("process_vm_writev", libc::SYS_process_vm_writev, [parent, at, 1, at, 1, 0]),
+        ("process_madvise", libc::SYS_process_madvise, [0, at, 1, 0, 0, 0]),
+        ("kcmp", libc::SYS_kcmp, [parent, parent, 0, 0, 0, 0]),
+        ("bpf: a map", libc::SYS_bpf, [0, at, 128, 0, 0, 0]),
+        ("bpf: a program", libc::SYS_bpf, [5, at, 128, 0, 0, 0]),
+        ("bpf: a map by its id", libc::SYS_bpf, [14, at, 128, 0, 0, 0]),
+        ("bpf: a program by its id", libc::SYS_bpf, [13, at, 128, 0, 0, 0]),
+        ("bpf: a test run", libc::SYS_bpf, [10, at, 128, 0, 0, 0]),
+        ("bpf: an update", libc::SYS_bpf, [2, at, 128, 0, 0, 0]),
+        ("perf_event_open", libc::SYS_perf_event_open, [at, 0, -1, -1, 0, 0]),
+        ("ioctl: MODIFY_ATTRIBUTES", libc::SYS_ioctl, [0, 0x4008_240b, at, 0, 0, 0]),
+        ("ioctl: SET_BPF", libc::SYS_ioctl, [0, 0x4004_2408, at, 0, 0, 0]),
+        ("mount", libc::SYS_mount, [path, path, path, 0, 0, 0]),
+        ("umount2", libc::SYS_umount2, [path, 0, 0, 0, 0, 0]),
+        ("chroot", libc::SYS_chroot, [path, 0, 0, 0, 0, 0]),
+        ("fsopen", libc::SYS_fsopen, [path, 0, 0, 0, 0, 0]),
+        ("unshare", libc::SYS_unshare, [libc::CLONE_NEWUSER.into(), 0, 0, 0, 0, 0]),
+        ("setns", libc::SYS_setns, [0, 0, 0, 0, 0, 0]),
+        ("execve", libc::SYS_execve, [path, 0, 0, 0, 0, 0]),
+        ("execveat", libc::SYS_execveat, [0, path, 0, 0, 0, 0]),
+        ("clone", libc::SYS_clone, [libc::SIGCHLD.into(), 0, 0, 0, 0, 0]),
+        ("setresuid", libc::SYS_setresuid, [0, 0, 0, 0, 0, 0]),
+        ("setresgid", libc::SYS_setresgid, [0, 0, 0, 0, 0, 0]),
+        ("capset", libc::SYS_capset, [at, at, 0, 0, 0, 0]),
+        ("prctl: dumpable", libc::SYS_prctl, [libc::PR_SET_DUMPABLE.into(), 1, 0, 0, 0, 0]),
+        ("prctl: the end of the broker", libc::SYS_prctl, [libc::PR_SET_PDEATHSIG.into(), 0, 0, 0, 0, 0]),
+        ("prlimit64", libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE.into(), at, 0, 0, 0]),
+        ("mmap: code", libc::SYS_mmap, [0, 4096, exec, anonymous, -1, 0]),
+        ("mprotect: own code", libc::SYS_mprotect, [own_code, 4096, i64::from(libc::PROT_WRITE), 0, 0, 0]),
+        ("mprotect: data to code", libc::SYS_mprotect, [at & !0xfff, 4096, exec, 0, 0, 0]),
+        ("munmap: own code", libc::SYS_munmap, [own_code, 4096, 0, 0, 0, 0]),
+        ("memfd_create", libc::SYS_memfd_create, [path, 0, 0, 0, 0, 0]),
+        ("userfaultfd", libc::SYS_userfaultfd, [0, 0, 0, 0, 0, 0]),
+        ("io_uring_setup", libc::SYS_io_uring_setup, [8, at, 0, 0, 0, 0]),
+        ("keyctl", libc::SYS_keyctl, [0, -3, 0, 0, 0, 0]),
+        ("shmget", libc::SYS_shmget, [0, 4096, i64::from(libc::IPC_CREAT), 0, 0, 0]),
+        ("dup2 over the socket", libc::SYS_dup3, [1, 0, 0, 0, 0, 0]),
+        ("timer_create", libc::SYS_timer_create, [0, 0, at, 0, 0, 0]),
+        ("inotify_init1", libc::SYS_inotify_init1, [0, 0, 0, 0, 0, 0]),
+        ("quotactl", libc::SYS_quotactl, [0, path, 0, at, 0, 0]),
+        ("reboot", libc::SYS_reboot, [0, 0, 0, 0, 0, 0]),
+        ("init_module", libc::SYS_init_module, [at, 8, path, 0, 0, 0]),
+        ("syslog", libc::SYS_syslog, [3, at, 64, 0, 0, 0]),
+        ("sched_setaffinity", libc::SYS_sched_setaffinity, [parent, 8, at, 0, 0, 0]),
+        ("setpriority", libc::SYS_setpriority, [0, parent, -20, 0, 0, 0]),
+    ];
+    let mut open = Vec::new();
+    for (name, number, [a, b, c, d, e, f]) in calls {
+        // SAFETY: all of them are refused before they do anything; what is not is the finding.
+        let answer = unsafe { libc::syscall(*number, *a, *b, *c, *d, *e, *f) };
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        if answer != -1 || !matches!(errno, Some(libc::EPERM | libc::ENOSYS)) {
+            open.push(format!("{name}: {answer} {errno:?}"));
+        }
+    }
+    let written = std::io::stdout().write_all(b"?\n").is_err();
+    if !written {
+        open.push("it writes its code".into());
+    }
+    if open.is_empty() { format!("all {} are refused", calls.len()) } else { open.join("; ") }
+}
+
+/// Takes memory until there is none.
+fn memory() -> String {
+    let mut blocks = Vec::new();
+    for megabytes in (0..8192_u64).step_by(16) {
+        let mut block = Vec::new();
+        if block.try_reserve_exact(16 << 20).is_err() {
+            return format!("{} MB", megabytes.div_ceil(64) * 64);
+        }
+        block.resize(16 << 20, 1_u8);
+        blocks.push(block);
+    }
+    "no end of memory".into()
+}
+
+/// Sends bytes that are no message of a worker, or a message that a worker must not send, and waits for an answer.
+fn send(broker: &File, message: &str) {
+    let call = |number: u32, arguments: &[u8]| {
+        let body = [&number.to_le_bytes(), arguments].concat();
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("few").to_le_bytes();
+        // A message of the kind `Call`.
+        let message = [&[2], &len(&body)[..], &body].concat();
+        [&len(&message)[..], &message].concat()
+    };
+    let mut random = 0x9e37_79b9_u32;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 17;
+        random ^= random << 5;
+        random.to_le_bytes()[0]
+    };
+    let bytes = match message {
+        "random" => (0..4096).map(|_| next()).collect(),
+        "long" => [&u32::MAX.to_le_bytes()[..], &[0; 64]].concat(),
+        "empty" => vec![0; 64],
+        "half" => call(0, &[])[..6].to_vec(),
+        "unknown" => call(1_000_000, &[0; 8]),
+        "short" => call(0, &[]),
+        "wide" => call(0, &[0xff; 100]),
+        number => call(number.parse().expect("the number of a function"), &[1, 0, 0, 0, 0, 0, 0, 0]),
+    };
+    let mut broker = broker;
+    // The broker may have hung up.
+    let _ = broker.write_all(&bytes).and_then(|()| broker.read(&mut [0; 64]));
+}
