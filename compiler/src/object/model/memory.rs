@@ -108,6 +108,13 @@ impl MapShape {
         }
     }
 
+    /// Returns the charge for one map of this shape.
+    fn memory(&self, cpus: u32) -> Memory {
+        let bytes = self.memory_bytes(cpus);
+        let (map_bytes, ring_bytes) = if self.kind.is_ring() { (0, bytes) } else { (bytes, 0) };
+        Memory { maps: 1, map_bytes, ring_bytes }
+    }
+
     fn hash_bytes(&self, cpus: u64) -> u64 {
         let entries = u64::from(self.entries);
         let value = round_up(self.value.bytes().into(), 8);
@@ -169,7 +176,7 @@ pub struct Memory {
     pub maps: u64,
     /// Bytes of all maps except ring buffers.
     pub map_bytes: u64,
-    /// Bytes of ring buffers.
+    /// Bytes of ring buffers, those inside other maps included.
     pub ring_bytes: u64,
 }
 
@@ -205,10 +212,9 @@ impl Object {
     /// Returns the charge for each map, those of variables and structs included, with its name.
     pub fn map_memory(&self, cpus: u32) -> impl Iterator<Item = (String, Memory)> {
         let maps = self.maps.iter().map(move |map| {
-            let (bytes, is_ring) = (map.memory_bytes(cpus), map.shape.kind.is_ring());
-            let (map_bytes, ring_bytes) = if is_ring { (0, bytes) } else { (bytes, 0) };
-            let maps = 1 + u64::from(map.inner.is_some());
-            (map.name.as_str().to_owned(), Memory { maps, map_bytes, ring_bytes })
+            let shapes = std::iter::once(&map.shape).chain(&map.inner);
+            let memory = shapes.map(|shape| shape.memory(cpus)).fold(Memory::default(), Memory::with);
+            (map.name.as_str().to_owned(), memory)
         });
         let data = self.data.iter().map(|section| (section.name(), section.memory_bytes()));
         let structs = self.struct_ops.iter().map(|one| {
@@ -296,6 +302,22 @@ mod tests {
         ] {
             assert!(shape.memory_bytes(2).abs_diff(bytes) * 100 <= bytes, "{shape:?}");
         }
+    }
+
+    /// The loader creates a ring buffer for a map of ring buffers.
+    #[test]
+    fn a_ring_inside_a_map_counts_as_a_ring() {
+        let ring = shape(MapKind::RingBuf, 0, 0, 1 << 20, 0);
+        let map = Map {
+            name: crate::object::Name::new("rings").expect("a name"),
+            shape: shape(MapKind::ArrayOfMaps, 4, 4, 1000, 0),
+            pinning: crate::object::model::Pinning::None,
+            inner: Some(ring),
+            slots: Default::default(),
+        };
+        let object = Object { maps: vec![map], ..Object::default() };
+        let expected = Memory { maps: 2, map_bytes: 8312, ring_bytes: 1_065_288 };
+        assert_eq!(object.memory(2), expected);
     }
 
     #[test]
