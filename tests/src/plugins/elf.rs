@@ -125,12 +125,40 @@ pub struct MapDef<'a> {
     pub value_words: u32,
     /// Whether it asks libbpf to pin it by its name.
     pub pinned: bool,
+    /// The member `map_extra`; 0 for none. For an arena, the address at which libbpf maps its pages.
+    pub extra: u32,
 }
 
 impl MapDef<'_> {
     /// A map `m` with 2 entries, a key of 4 bytes, and a value of 12, which is not a multiple of any
     /// machine's word size.
-    pub const SMALL: MapDef<'static> = MapDef { name: "m", ty: 2, entries: 2, value_words: 3, pinned: false };
+    pub const SMALL: MapDef<'static> =
+        MapDef { name: "m", ty: 2, entries: 2, value_words: 3, pinned: false, extra: 0 };
+
+    /// Returns the further members of its definition, and their numbers. LIBBPF_PIN_BY_NAME is 1.
+    fn members(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        [("pinning", u32::from(self.pinned)), ("map_extra", self.extra)]
+            .into_iter()
+            .filter(|(_, number)| *number != 0)
+    }
+}
+
+/// Returns an object with a map `m` of type BPF_MAP_TYPE_ARENA that asks for this address, the first bytes of
+/// its pages, and a program `count`. libbpf maps the arena there and copies the bytes into it.
+pub fn arena(address: u32, pages: u32, content: &[u8]) -> Vec<u8> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    let text = object.add_section(Vec::new(), b"perf_event".to_vec(), SectionKind::Text);
+    let code = [insn(0xb7, 0x00, 0, 0), insn(0x95, 0x00, 0, 0)].concat();
+    object.append_section_data(text, &code, 8);
+    object.add_symbol(symbol(b"count", SymbolKind::Text, text, code.len() as u64));
+    add_map(&mut object, MapDef { ty: 33, entries: pages, extra: address, ..MapDef::SMALL });
+    add_license(&mut object);
+    if !content.is_empty() {
+        let data = object.add_section(Vec::new(), b".addr_space.1".to_vec(), SectionKind::Data);
+        object.append_section_data(data, content, 8);
+        object.add_symbol(symbol(b"pages", SymbolKind::Data, data, content.len() as u64));
+    }
+    object.write().expect("an object")
 }
 
 /// Returns an object with a map that asks libbpf to pin it by its name.
@@ -152,7 +180,7 @@ pub fn with_map(map: MapDef<'_>) -> Vec<u8> {
 
 /// Adds a map, with its BTF, and returns its symbol.
 fn add_map(object: &mut Object<'_>, map: MapDef<'_>) -> SymbolId {
-    let bytes = definition_bytes(map.pinned);
+    let bytes = definition_bytes(&map);
     let maps = object.add_section(Vec::new(), b".maps".to_vec(), SectionKind::Data);
     object.append_section_data(maps, &vec![0; bytes as usize], 8);
     let of_map = object.add_symbol(symbol(map.name.as_bytes(), SymbolKind::Data, maps, u64::from(bytes)));
@@ -169,20 +197,20 @@ fn add_license(object: &mut Object<'_>) {
     object.add_symbol(symbol(b"_license", SymbolKind::Data, license, 4));
 }
 
-/// Returns the size of the map definition: four pointers, or five if it is pinned.
-fn definition_bytes(pinned: bool) -> u32 {
-    if pinned { 40 } else { 32 }
+/// Returns the size of the map definition: a pointer for each member, of which four are always there.
+fn definition_bytes(map: &MapDef<'_>) -> u32 {
+    32 + 8 * map.members().count() as u32
 }
 
 /// Returns the BTF of `struct { int (*type)[ty]; int (*max_entries)[entries]; u32 *key; u32 (*value)[words];
-/// } name` in `.maps`, with `int (*pinning)[1]` before the end if it is pinned (LIBBPF_PIN_BY_NAME).
+/// } name` in `.maps`, with `int (*pinning)[1]` and `int (*map_extra)[extra]` before the end where it has them.
 ///
 /// Source: `Documentation/bpf/btf.rst`.
 fn map_btf(map: MapDef<'_>) -> Vec<u8> {
-    let MapDef { ty, entries, value_words, pinned, .. } = map;
-    let bytes = definition_bytes(pinned);
-    let strings =
-        format!("\0u32\0type\0max_entries\0key\0value\0{}\0.maps\0pinning\0", map.name).into_bytes();
+    let MapDef { ty, entries, value_words, .. } = map;
+    let bytes = definition_bytes(&map);
+    let strings = format!("\0u32\0type\0max_entries\0key\0value\0{}\0.maps\0pinning\0map_extra\0", map.name);
+    let strings = strings.into_bytes();
     let name = |text: &str| {
         let at = strings.windows(text.len() + 2).position(|window| {
             window[0] == 0 && &window[1..=text.len()] == text.as_bytes() && window[text.len() + 1] == 0
@@ -208,15 +236,20 @@ fn map_btf(map: MapDef<'_>) -> Vec<u8> {
         name("key"), 6, bits_of(2),
         name("value"), 8, bits_of(3),
     ];
-    let member = if pinned { vec![name("pinning"), 13, bits_of(4)] } else { Vec::new() };
+    let members: Vec<(&str, u32)> = map.members().collect();
+    let member = |(at, (text, _)): (u32, &(&str, u32))| [name(text), 13 + 2 * at, bits_of(4 + at)];
+    let more = (0..).zip(&members).flat_map(member).collect();
     #[rustfmt::skip]
     let rest = [
         name(map.name), info(variable, 0), 9, 1,    // 10: global
         name(".maps"), info(section, 1), bytes, 10, 0, bytes, // 11
-        0, info(array, 0), 0, 1, 1, 1,              // 12: u32[1]
-        0, info(pointer, 0), 12,                    // 13
     ];
-    let types = [types.to_vec(), member, rest.to_vec()].concat();
+    // 12: u32[number], 13: a pointer to it; 14 and 15 those of the second member.
+    let number = |(at, (_, number)): (u32, &(&str, u32))| {
+        [0, info(array, 0), 0, 1, 1, *number, 0, info(pointer, 0), 12 + 2 * at]
+    };
+    let numbers = (0..).zip(&members).flat_map(number).collect();
+    let types = [types.to_vec(), more, rest.to_vec(), numbers].concat();
     let types: Vec<u8> = types.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut btf = vec![0x9f, 0xeb, 1, 0];
     for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {

@@ -5,6 +5,7 @@
 //! have exit codes that no plugin has. Hostile objects and policies: `policy` of the host's own tests;
 //! hostile shared memories: `shared_memory`.
 
+mod attacks;
 mod calls;
 mod files;
 mod generated;

@@ -227,6 +227,62 @@ fn only_the_plugin_that_floods_the_audit_is_ended() {
     assert_eq!(end("good.wasm"), Some("exit code 0".into()));
 }
 
+/// A text of a plugin is a value in a line of the audit, never a line, whichever call passes it.
+#[test]
+fn no_text_of_a_plugin_forges_a_line_of_the_audit() {
+    let forged = "x\n{\"time\":\"2026-01-01T00:00:00Z\",\"plugin\":\"good.wasm\",\"act\":\"open\",\"allowed\":true}\n\
+                  \r\u{85}\u{2028}\u{1b}[2J\u{202e}";
+    let text = format!("(i32.const 4096) (i32.const {})", forged.len());
+    let body = format!(
+        "{}{}{}",
+        data(4096, forged.as_bytes()),
+        data(4000, b"page_faults"),
+        function(&format!(
+            "(call $bpf.program.load {text} (i32.const 1024))
+             (call $bpf.link.register {text} (i32.const 1024))
+             (call $perf.event.named {text} (i32.const 1024))
+             (call $perf.event.tracepoint {text} (i32.const 1024))
+             (call $perf.event.kprobe {text} (i32.const 1024))
+             (call $perf.event.uprobe {text} (i32.const 1024))
+             (call $perf.event.breakpoint-at {text} (i32.const 4) (i32.const 2) (i32.const 1024))
+             (call $maps.bpf-map.open {text} (i32.const 1024))
+             (call $ring.ring.open {text} (i32.const 1024))
+             (call $globals.variable.open {text} (i32.const 1024))
+             (call $perf.event.named (i32.const 4000) (i32.const 11) (i32.const 1024))
+             (local.set $a (i32.load (i32.const 1028)))
+             (local.set $b (call $perf.options.new))
+             (call $perf.options.observe-process (local.get $b) {text})
+             (call $perf.open (local.get $a) (local.get $b) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+               (i32.const 1024))
+             (local.set $b (call $perf.options.new))
+             (call $perf.options.observe-cgroup (local.get $b) {text})
+             (call $perf.open (local.get $a) (local.get $b) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+               (i32.const 1024))
+             (call $console.abort {text})
+             (i32.const 0)"
+        ))
+    );
+    let folder = Folder::new();
+    let file = component("hostile", &core_module(2, &body), &[]).expect("it fits the world");
+    let (file, audit) = (folder.write("hostile.wasm", file), folder.path("audit.jsonl"));
+    // What is denied is written down, too.
+    for rules in [&["import"][..], &["all"]] {
+        let policy = folder.write("policy.toml", "");
+        let mut host = command("ks-host");
+        host.arg("--no-cache").arg("--policy").arg(policy).arg("--audit").arg(&audit);
+        rules.iter().for_each(|rule| _ = host.args(["--allow", rule]));
+        ended(&finish(host.arg(&file)), &["good.wasm"]);
+        let text = std::fs::read_to_string(&audit).expect("the audit is there");
+        assert!(is_harmless(&text), "{rules:?}: {text}");
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert!(lines.iter().all(|line| line["plugin"] == "hostile.wasm"), "{rules:?}: {lines:#?}");
+        let named =
+            lines.iter().filter(|line| line["target"].as_str().is_some_and(|it| it.contains("good.wasm")));
+        assert!(named.count() > 2, "{rules:?}: {lines:#?}");
+        std::fs::remove_file(&audit).expect("it is ours");
+    }
+}
+
 /// Otherwise a record of 8 bytes would become a line of 5000.
 #[test]
 fn root_a_print_of_the_kernel_half_has_a_short_format() {
