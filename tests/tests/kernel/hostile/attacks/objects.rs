@@ -70,7 +70,7 @@ impl Edited {
         start..start + self.long(header + 32) as usize
     }
 
-    /// Returns the offsets of the symbols of this name.
+    /// Returns the offset of the first symbol of this name.
     fn symbol(&self, name: &str) -> usize {
         let names = self.content(".strtab").start;
         let mut symbols = self.content(".symtab").step_by(24);

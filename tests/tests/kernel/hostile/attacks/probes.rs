@@ -6,14 +6,17 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use ks_compiler::object::write;
 use ks_tests::guest::{core_module, data};
 use ks_tests::plugins::models::program;
 use ks_tests::refused::{Call, PendingCall, observe};
 use ks_tests::watched::Running;
-use ks_tests::{Folder, allowed, component, finish};
+use ks_tests::{Folder, allowed, component, finish, wait_until};
 use ks_wit::section::{Arch, BpfRecord};
 use nix::libc;
 use object::read::elf::ElfFile64;
@@ -40,27 +43,37 @@ fn offset_of(file: &Path, symbol: &str) -> u64 {
     address - segment.address() + segment.file_range().0
 }
 
-/// The program that is attacked, and what it prints.
+/// The program that is attacked, and the lines that it has printed: a thread reads them as they come.
 struct Victim {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Victim {
     fn start(path: &Path) -> Victim {
         let mut child = Command::new(path).stdout(Stdio::piped()).spawn().expect("it was built");
-        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let read = Arc::clone(&lines);
+        // It ends with the program.
+        thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| read.lock().expect("nobody panics").push(line));
+        });
         Victim { child, lines }
     }
 
-    /// Asserts that the next lines, which it prints from now on, are those of the unchanged program.
-    fn assert_untouched(&mut self) {
-        // Its pipe holds up to 4096 older lines.
-        for _ in 0..20 {
-            let mut line = String::new();
-            self.lines.read_line(&mut line).expect("it runs");
-            assert_eq!(line, "0x909090 0x909090 7\n");
-        }
+    /// Waits until it has printed some more lines, and asserts that all of them are those of the unchanged
+    /// program.
+    fn assert_untouched(&self) {
+        let count = || self.lines.lock().expect("nobody panics").len();
+        let expected = count() + 20;
+        wait_until(Duration::from_secs(20), "the program prints", || count() >= expected);
+        let lines = self.lines.lock().expect("nobody panics");
+        let changed = lines.iter().find(|line| *line != "0x909090 0x909090 7");
+        assert_eq!(changed, None);
     }
 }
 
@@ -206,7 +219,7 @@ fn attack(folder: &Folder, victim: &Path, texts: &mut Texts, mut acts: Vec<Strin
     let letters = outcome.stdout.trim_end().to_owned();
     let others = letters.strip_suffix('.').unwrap_or_else(|| panic!("`limit` is probed: {outcome:#?}"));
 
-    let mut beside = Victim::start(victim);
+    let beside = Victim::start(victim);
     beside.assert_untouched();
     let file = folder.write("beside.wasm", guest(texts, &acts, WAITS));
     let running = Running::of(allowed().args(["--timeout", "60"]).arg(&file), &letters);
