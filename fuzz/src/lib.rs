@@ -8,7 +8,7 @@ pub fn mutate_object(data: &mut [u8], size: usize, max_size: usize, seed: u32) -
     if seed % 2 == 0 {
         return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
     }
-    let (mutant, _) = Mutator::new(seed.into()).mutate(&data[..size]);
+    let mutant = Mutator::new(seed.into()).mutate(&data[..size]).bytes;
     let kept = mutant.len().min(max_size);
     data[..kept].copy_from_slice(&mutant[..kept]);
     kept

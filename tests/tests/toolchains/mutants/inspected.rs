@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ks_compiler::object::read;
-use ks_compiler::object::testing::Mutator;
+use ks_compiler::object::testing::{Mutant, Mutator};
 use ks_tests::guests::target_folder;
 use ks_tests::plugins::{component, with_object};
 use ks_tests::{Folder, command, finish};
@@ -34,7 +34,7 @@ fn root_inspect_survives_mutated_objects() {
                 let mut mutator = Mutator::new(seed.wrapping_mul(1_000_003) ^ 0x1235 ^ thread << 32);
                 for at in (thread..mutants).step_by(THREADS as usize) {
                     let (name, object) = &objects[at as usize % objects.len()];
-                    let (mutant, part) = mutator.mutate(object);
+                    let Mutant { bytes: mutant, parts } = mutator.mutate(object);
                     let plugin = folder
                         .write(&format!("mutant{thread}.wasm"), with_object(guest.clone(), mutant.clone()));
                     let outcome = finish(command("ks-host").args(["inspect", "--json"]).arg(plugin));
@@ -44,11 +44,11 @@ fn root_inspect_survives_mutated_objects() {
                     else {
                         let kept = target_folder().join("inspect-fault.o");
                         std::fs::write(&kept, mutant).expect("the folder is ours");
-                        panic!("{name}, {part:?}, mutant {at}, {}: {outcome:#?}", kept.display())
+                        panic!("{name}, {parts:?}, mutant {at}, {}: {outcome:#?}", kept.display())
                     };
                     // The reader's answer here is that of the process without rights.
                     let refused = !inspected["objects"][0]["refused"].is_null();
-                    assert!(refused || read(&mutant).is_ok(), "{name}, {part:?}, mutant {at}");
+                    assert!(refused || read(&mutant).is_ok(), "{name}, {parts:?}, mutant {at}");
                     if refused { rejected } else { shown }.fetch_add(1, Ordering::Relaxed);
                 }
             });

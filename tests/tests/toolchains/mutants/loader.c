@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static int quiet(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -19,14 +20,20 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list argu
 
 static char answer(int prepare, const char *path, const void *bytes, size_t size)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "mutant", .btf_custom_path = path);
+	// Maps that are pinned by name, of which libbpf would take those of others, are in a folder of this process.
+	char root[64];
+	snprintf(root, sizeof(root), "/sys/fs/bpf/ks-mutants-%d", getpid());
+	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "mutant", .btf_custom_path = path, .pin_root_path = root);
 	struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
 	char said = 1;
 	if (!object)
 		return 3;
-	if (prepare)
+	if (prepare) {
 		said = bpf_object__prepare(object) ? 2 : 0;
+		bpf_object__unpin_maps(object, NULL);
+	}
 	bpf_object__close(object);
+	rmdir(root);
 	return said;
 }
 

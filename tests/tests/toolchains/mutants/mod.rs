@@ -3,24 +3,25 @@
 //!
 //! `make mutants` runs more of them: `KS_MUTANTS`, `KS_INSPECTED` and `KS_MUTANTS_SEED`.
 
+mod corpus;
 mod inspected;
+mod loader;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use ks_compiler::kernel::{Cpu, Machine};
 use ks_compiler::object::model::KsymKind;
-use ks_compiler::object::table::ProgramType;
-use ks_compiler::object::testing::{Mutator, Part};
+use ks_compiler::object::table::{MapKind, ProgramType};
+use ks_compiler::object::testing::{Mutant, Mutator, Part};
 use ks_compiler::object::{Object, read, write};
 use ks_compiler_testing::random::Compiled;
 use ks_tests::guests::target_folder;
-use ks_tests::{finish, finish_within, repository};
+use ks_tests::{number, repository};
 use ks_wit::section::Arch;
+
+use loader::{LoadOutcome, Loader};
 
 /// Objects of clang and of rustc, whose sources are next to them in the compiler's tests.
 const FOREIGN: [(&str, &[u8]); 3] = [
@@ -36,110 +37,14 @@ const MUTANTS: u64 = 4000;
 /// prepared.
 const OF_KERNEL: u64 = 100;
 
+/// The same for those with a changed CO-RE record, which libbpf reads when it prepares.
+const OF_KERNEL_WITH_CORE: u64 = 5;
+
 /// Factor of mutants for objects with CO-RE records, because few objects have them.
-const CORE_WEIGHT: u64 = 60;
+const CORE_WEIGHT: u64 = 15;
 
 /// Limit of an object's maps, in bytes; larger ones are not created.
 const MAP_BYTES: u64 = 64 << 20;
-
-/// Builds the loader with this host's version of libbpf and sanitizers, and returns its path.
-fn loader() -> PathBuf {
-    // Packages for other platforms need not have been fetched.
-    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let asked =
-        ["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", &platform];
-    let outcome = finish(Command::new(env!("CARGO")).current_dir(repository()).args(asked));
-    let metadata: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    let packages = metadata["packages"].as_array().expect("packages");
-    let package =
-        packages.iter().find(|package| package["name"] == "libbpf-sys").expect("it is a dependency");
-    let (version, manifest) = (package["version"].as_str(), package["manifest_path"].as_str());
-    let source = Path::new(manifest.expect("a path")).parent().expect("a folder").join("libbpf/src");
-    let folder = target_folder().join(format!("libbpf-sanitized-{}", version.expect("a version")));
-    let program = folder.join("loader");
-    if !program.exists() {
-        build(&source, &folder, &program);
-    }
-    program
-}
-
-fn build(source: &Path, folder: &Path, program: &Path) {
-    let headers = folder.join("include/bpf");
-    fs::create_dir_all(&headers).expect("the folder is ours");
-    let mut files = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/toolchains/mutants/loader.c")];
-    for entry in fs::read_dir(source).expect("the sources of libbpf are there").flatten() {
-        let path = entry.path();
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("c") => files.push(path),
-            Some("h") => _ = fs::copy(&path, headers.join(entry.file_name())).expect("the folder is ours"),
-            _ => {}
-        }
-    }
-    let include = |folder: PathBuf| format!("-I{}", folder.display());
-    // Built next to its final path and renamed: another run sees the whole program or none.
-    let part = folder.join("loader.part");
-    let built = finish_within(
-        Command::new("cc")
-            .args(["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"])
-            .args(["-D_LARGEFILE64_SOURCE", "-D_FILE_OFFSET_BITS=64"])
-            .args([include(source.to_owned()), include(source.join("../include"))])
-            .args([include(source.join("../include/uapi")), include(folder.join("include"))])
-            .args(files)
-            .args(["-lelf", "-lz", "-o"])
-            .arg(&part),
-        Duration::from_secs(600),
-    );
-    assert_eq!(built.code, 0, "{built:#?}");
-    fs::rename(part, program).expect("the folder is ours");
-}
-
-/// A running loader, killed when dropped.
-struct Loader {
-    child: Child,
-    to: ChildStdin,
-    from: ChildStdout,
-}
-
-/// The loader's result for an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LoadOutcome {
-    Prepared,
-    Opened,
-    NotPrepared,
-    NotOpened,
-}
-
-impl Loader {
-    fn start(program: &Path) -> Loader {
-        let mut child = Command::new(program)
-            // Leaks are ignored because they end with the process; the test looks for memory errors.
-            .env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it was built");
-        let (to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        Loader { child, to, from }
-    }
-
-    fn load(&mut self, elf: &[u8], types: &str, prepare: bool) -> Option<LoadOutcome> {
-        let len = |bytes: usize| u32::try_from(bytes).expect("objects are small").to_le_bytes();
-        let head = [u32::from(prepare).to_le_bytes(), len(types.len()), len(elf.len()), [0; 4]].concat();
-        let mut said = [0];
-        let answered = [&head[..], types.as_bytes(), elf].iter().try_for_each(|part| self.to.write_all(part));
-        answered.and_then(|()| self.from.read_exact(&mut said)).ok()?;
-        [LoadOutcome::Prepared, LoadOutcome::Opened, LoadOutcome::NotPrepared, LoadOutcome::NotOpened]
-            .get(usize::from(said[0]))
-            .copied()
-    }
-}
-
-impl Drop for Loader {
-    fn drop(&mut self) {
-        // Cleans up after a failed test; a child that has ended cannot be killed.
-        let _ = self.child.kill().and_then(|()| self.child.wait().map(drop));
-    }
-}
 
 /// Returns the kernel halves of all test cases, and objects of other compilers.
 fn objects() -> Vec<(String, Vec<u8>)> {
@@ -192,72 +97,177 @@ fn has_core(elf: &[u8]) -> bool {
     programs.chain(object.subprograms.iter().map(|one| &one.body)).any(|body| !body.core.is_empty())
 }
 
-/// Numbers of mutants of one part: all, accepted, opened and prepared.
+/// Returns whether the object's maps are within the limit.
+fn has_small_maps(object: &Object) -> bool {
+    let memory = object.memory(2);
+    memory.map_bytes.saturating_add(memory.ring_bytes) <= MAP_BYTES
+}
+
+/// Returns the canonical object of one that is accepted.
+fn canonical(elf: &[u8]) -> Vec<u8> {
+    let object = read(elf).unwrap_or_else(|error| panic!("{error}"));
+    write(&object).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Numbers of mutants.
 #[derive(Debug, Clone, Copy, Default)]
 struct Row {
     generated: u64,
     accepted: u64,
+    /// Accepted, and the canonical object differs from the original's.
+    altered: u64,
     opened: u64,
+    /// Given to libbpf to prepare, which may fail: it refuses most changed CO-RE records, whose instructions
+    /// have another offset.
+    attempted: u64,
     prepared: u64,
+}
+
+/// Numbers of mutants by the parts that they change; one mutant may change several.
+#[derive(Debug, Default)]
+struct Tally {
+    parts: BTreeMap<Part, Row>,
+    all: Row,
+    /// Mutants that change something other than instructions and data.
+    records: Row,
+}
+
+impl Tally {
+    /// Counts a mutant in all rows to which it belongs.
+    fn count(&mut self, parts: &BTreeSet<Part>, count: impl Fn(&mut Row)) {
+        count(&mut self.all);
+        if parts.iter().any(|part| !matches!(part, Part::Code | Part::Data)) {
+            count(&mut self.records);
+        }
+        for part in parts {
+            count(self.parts.entry(*part).or_default());
+        }
+    }
+
+    fn print(&self) {
+        let parts = self.parts.iter().map(|(part, row)| (format!("{part:?}"), row));
+        for (name, row) in parts.chain([("records".into(), &self.records), ("all".into(), &self.all)]) {
+            println!(
+                "{name:<10}{:>9} mutants{:>9} accepted ({:>5.1} %){:>9} altered ({:>5.1} %){:>9} opened{:>9} \
+                 attempted ({:>5.1} %){:>9} prepared",
+                row.generated,
+                row.accepted,
+                100.0 * row.accepted as f64 / self.records.accepted.max(1) as f64,
+                row.altered,
+                100.0 * row.altered as f64 / self.records.altered.max(1) as f64,
+                row.opened,
+                row.attempted,
+                100.0 * row.attempted as f64 / self.records.attempted.max(1) as f64,
+                row.prepared
+            );
+        }
+    }
+
+    /// Asserts that each kind of records has a share of what libbpf gets: a mutator whose changes are all
+    /// refused tests only the reader.
+    fn assert_shares(&self) {
+        for part in Part::RECORDS {
+            let row = self.parts.get(&part).copied().unwrap_or_default();
+            let shares = [
+                (row.accepted, self.records.accepted),
+                (row.altered, self.records.altered),
+                (row.attempted, self.records.attempted),
+            ];
+            let has_share = shares.iter().all(|(some, all)| some * 20 >= *all);
+            assert!(has_share, "{part:?} is changed in less than 5 %: {self:#?}");
+        }
+    }
+}
+
+/// Passes mutants of one object to the loader.
+struct Run<'r> {
+    name: &'r str,
+    loader: &'r mut Loader,
+    /// Path of the object, in which CO-RE finds the types.
+    types: &'r str,
+    /// The canonical object without a change.
+    canonical: Vec<u8>,
+    /// Number of mutants so far that need the kernel's types, without and with a changed CO-RE record.
+    of_kernel: &'r mut [u64; 2],
+}
+
+impl Run<'_> {
+    /// Returns whether a mutant that needs the kernel's types is one of those that are prepared.
+    fn is_chosen(&mut self, mutant: &Mutant) -> bool {
+        let has_core = mutant.parts.contains(&Part::Core);
+        let count = &mut self.of_kernel[usize::from(has_core)];
+        *count += 1;
+        *count % if has_core { OF_KERNEL_WITH_CORE } else { OF_KERNEL } == 1
+    }
+
+    fn mutant(&mut self, mutant: &Mutant, object: &[u8], tally: &mut Tally) {
+        tally.count(&mutant.parts, |row| row.generated += 1);
+        let Ok(model) = read(&mutant.bytes) else { return };
+        let elf = write(&model).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let is_altered = elf != self.canonical;
+        let prepare = has_small_maps(&model) && (!asks_kernel(&model) || self.is_chosen(mutant));
+        let said = self.loader.load(&elf, self.types, prepare).unwrap_or_else(|| {
+            let kept = target_folder().join("libbpf-fault.o");
+            fs::write(&kept, &elf).expect("the folder is ours");
+            let line = corpus::line("accepted", self.name, object, &mutant.bytes);
+            panic!("{}: libbpf ended; the object is {}; for corpus.txt: {line}", self.name, kept.display())
+        });
+        tally.count(&mutant.parts, |row| {
+            row.accepted += 1;
+            row.altered += u64::from(is_altered);
+            row.opened += u64::from(said != LoadOutcome::NotOpened);
+            row.attempted += u64::from(prepare);
+            row.prepared += u64::from(said == LoadOutcome::Prepared);
+        });
+    }
 }
 
 #[test]
 fn root_accepted_objects_harm_no_loader() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let (mutants, seed) = (number("KS_MUTANTS").unwrap_or(MUTANTS), number("KS_MUTANTS_SEED").unwrap_or(0));
-    let program = loader();
-    let mut loader = Loader::start(&program);
+    let (mutants, seed) = (number("KS_MUTANTS", MUTANTS), number("KS_MUTANTS_SEED", 0));
+    let mut loader = Loader::start();
     let folder = ks_tests::Folder::new();
     let objects = objects();
     assert!(objects.len() >= 100, "{}", objects.len());
-    let mut rows: BTreeMap<Part, Row> = BTreeMap::new();
-    let mut of_kernel = 0;
+    let (mut tally, mut of_kernel) = (Tally::default(), [0; 2]);
     let weights: Vec<u64> =
         objects.iter().map(|(_, object)| if has_core(object) { CORE_WEIGHT } else { 1 }).collect();
     let weight: u64 = weights.iter().sum();
     for (index, (name, object)) in (0_u64..).zip(&objects) {
-        // CO-RE finds the types in the object itself.
         let types = folder.write("types.o", object).display().to_string();
+        let canonical = canonical(object);
+        let mut run = Run { name, loader: &mut loader, types: &types, canonical, of_kernel: &mut of_kernel };
         let mut mutator = Mutator::new(seed.wrapping_mul(1_000_003).wrapping_add(index));
-        let share = mutants * weights[usize::try_from(index).expect("few")] / weight;
-        for _ in 0..share {
-            let (mutant, part) = mutator.mutate(object);
-            let row = rows.entry(part).or_default();
-            row.generated += 1;
-            let Ok(model) = read(&mutant) else { continue };
-            row.accepted += 1;
-            let elf = write(&model).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let memory = model.memory(2);
-            let is_small = memory.map_bytes.saturating_add(memory.ring_bytes) <= MAP_BYTES;
-            let prepare = is_small
-                && (!asks_kernel(&model) || {
-                    of_kernel += 1;
-                    of_kernel % OF_KERNEL == 1
-                });
-            let said = loader.load(&elf, &types, prepare).unwrap_or_else(|| {
-                let kept = target_folder().join("libbpf-fault.o");
-                fs::write(&kept, &elf).expect("the folder is ours");
-                panic!("{name}: libbpf ended; the object is {}", kept.display())
-            });
-            row.opened += u64::from(said != LoadOutcome::NotOpened);
-            row.prepared += u64::from(said == LoadOutcome::Prepared);
+        for _ in 0..mutants * weights[usize::try_from(index).expect("few")] / weight {
+            run.mutant(&mutator.mutate(object), object, &mut tally);
         }
     }
-    let all = rows.values().fold(Row::default(), |sum, row| Row {
-        generated: sum.generated + row.generated,
-        accepted: sum.accepted + row.accepted,
-        opened: sum.opened + row.opened,
-        prepared: sum.prepared + row.prepared,
-    });
-    for (name, row) in rows.iter().map(|(part, row)| (format!("{part:?}"), row)).chain([("all".into(), &all)])
-    {
-        let share = 100.0 * row.accepted as f64 / all.accepted.max(1) as f64;
-        println!(
-            "{name:<12}{:>9} mutants{:>9} accepted ({share:>5.1} %){:>9} opened{:>9} prepared",
-            row.generated, row.accepted, row.opened, row.prepared
-        );
-    }
+    tally.print();
+    let all = tally.all;
     // libbpf opens every object that the reader accepts and the writer wrote.
-    assert_eq!(all.accepted, all.opened, "{rows:#?}");
-    assert!(all.accepted * 20 > all.generated && all.prepared * 4 > all.accepted, "{rows:#?}");
+    assert_eq!(all.accepted, all.opened, "{tally:#?}");
+    assert!(all.accepted * 20 > all.generated && all.prepared * 4 > all.accepted, "{tally:#?}");
+    tally.assert_shares();
+}
+
+#[test]
+fn root_maps_of_mutants_have_a_limit_of_memory() {
+    let mut loader = Loader::start();
+    if !loader.is_grouped() {
+        return;
+    }
+    let (name, aya) = FOREIGN[2];
+    let folder = ks_tests::Folder::new();
+    let types = folder.write("types.o", aya).display().to_string();
+    let mut with_entries = |entries| {
+        let mut model = read(aya).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let map = model.maps.iter_mut().find(|map| map.shape.kind == MapKind::PerCpuArray);
+        let shape = &mut map.expect("Aya's object has an array").shape;
+        (shape.kind, shape.entries) = (MapKind::Array, entries);
+        loader.load(&write(&model).expect("the shape is valid"), &types, true)
+    };
+    // Values have eight bytes.
+    assert_eq!(with_entries(1024), Some(LoadOutcome::Prepared));
+    assert_eq!(with_entries(1 << 27), Some(LoadOutcome::NotPrepared), "a map of 1 GiB");
+    assert_eq!(with_entries(1024), Some(LoadOutcome::Prepared), "after the failure");
 }

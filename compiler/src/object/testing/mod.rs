@@ -2,32 +2,39 @@
 //!
 //! A seed gives the same mutants everywhere. Public for a harness that also passes them to libbpf.
 
+mod fields;
+mod layout;
+
+use std::collections::BTreeSet;
+
 use super::{read, write};
+use fields::{Field, FieldValues};
+use layout::{Layout, PartRange};
 
 /// Part of an object that a mutation changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
-    /// The header of the file or of a section.
+    /// The header of the file, of a section, of `.BTF` or of `.BTF.ext`.
     Header,
     /// An entry of the symbol table.
     Symbol,
     /// An entry of a relocation section.
     Relocation,
-    /// The `.BTF` records that define maps, and `.maps` itself.
+    /// The `.BTF` records that define maps, and the sections `.maps` and `maps`.
     Map,
     /// Another record of `.BTF`.
     Type,
     /// The strings of `.BTF` or of symbols.
     String,
-    /// `.BTF.ext` without its last table.
+    /// `.BTF.ext` without its CO-RE records: functions and lines.
     Ext,
-    /// The last table of `.BTF.ext`: CO-RE records.
+    /// The CO-RE records of `.BTF.ext`.
     Core,
     /// Instructions of a function.
     Code,
     /// Content of other sections.
     Data,
-    /// The length: bytes inserted, removed or copied.
+    /// The length: bytes inserted or removed.
     Shape,
 }
 
@@ -46,35 +53,26 @@ impl Part {
         Part::Data,
         Part::Shape,
     ];
-}
 
-/// Weights of the parts by repetition. Records that rarely stay valid are mutated more often, so that every
-/// part has a share of the accepted mutants.
-const OFTEN: [Part; 19] = [
-    Part::Header,
-    Part::Symbol,
-    Part::Symbol,
-    Part::Relocation,
-    Part::Map,
-    Part::Map,
-    Part::Type,
-    Part::Type,
-    Part::Type,
-    Part::Type,
-    Part::String,
-    Part::Ext,
-    Part::Core,
-    Part::Core,
-    Part::Core,
-    Part::Core,
-    Part::Code,
-    Part::Data,
-    Part::Shape,
-];
+    /// The parts that are records: what libbpf follows, as opposed to instructions and data.
+    pub const RECORDS: [Part; 7] =
+        [Part::Header, Part::Symbol, Part::Relocation, Part::Map, Part::Type, Part::Ext, Part::Core];
 
-impl Part {
+    /// Returns how often a mutation chooses the part, compared with the others. Records that rarely stay valid
+    /// are mutated more often, so that every part has a share of the accepted mutants.
+    const fn weight(self) -> usize {
+        match self {
+            Part::Core | Part::Map => 7,
+            Part::Symbol => 6,
+            Part::Type => 4,
+            Part::Header => 3,
+            Part::Relocation | Part::Ext => 2,
+            Part::String | Part::Code | Part::Data | Part::Shape => 1,
+        }
+    }
+
     /// Returns the distance in bytes between two fields of the same meaning.
-    fn record_bytes(self) -> usize {
+    const fn record_bytes(self) -> usize {
         match self {
             Part::Header => 64,
             Part::Symbol => 24,
@@ -86,12 +84,18 @@ impl Part {
     }
 }
 
-/// Byte range of a part.
-struct PartRange {
-    part: Part,
-    start: usize,
-    end: usize,
+/// A changed object.
+#[derive(Debug, Clone)]
+pub struct Mutant {
+    /// The object's bytes.
+    pub bytes: Vec<u8>,
+    /// The parts whose bytes differ from the original's. Of a mutant of another length, which has all bytes at
+    /// other offsets, only [`Part::Shape`].
+    pub parts: BTreeSet<Part>,
 }
+
+/// Maximum number of changes that are attempted for a mutant.
+const ATTEMPTS: usize = 16;
 
 /// Deterministic generator of mutants.
 #[derive(Debug, Clone)]
@@ -107,32 +111,68 @@ impl Mutator {
         Mutator { state: seed ^ 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// Returns a mutant of an object, and the part that was changed first.
-    pub fn mutate(&mut self, object: &[u8]) -> (Vec<u8>, Part) {
-        let mut mutant = object.to_vec();
-        let ranges = ranges(object);
-        let mut first = None;
-        for _ in 0..*self.choose(&[1, 1, 1, 2, 3]).unwrap_or(&1) {
-            let part = *self.choose(&OFTEN).unwrap_or(&Part::Shape);
-            let found: Vec<_> = ranges.iter().filter(|range| range.part == part).collect();
-            match self.choose(&found) {
-                Some(range) => self.change(&mut mutant, range),
-                None if part == Part::Shape => self.reshape(&mut mutant),
-                None => continue,
+    /// Returns a mutant of an object.
+    pub fn mutate(&mut self, object: &[u8]) -> Mutant {
+        let mut bytes = object.to_vec();
+        let layout = Layout::of(object);
+        let mut left = *self.choose(&[1_usize, 1, 1, 2, 3]).unwrap_or(&1);
+        // A replacement by an equal value does not count.
+        for _ in 0..ATTEMPTS {
+            let before = bytes.clone();
+            let part = self.part(&layout);
+            let fields: Vec<_> = layout.fields.iter().filter(|field| field.part == part).collect();
+            let ranges: Vec<_> = layout.ranges.iter().filter(|range| range.part == part).collect();
+            // Most changes of records keep to the format, and reach beyond the reader's first check.
+            let is_valid = self.below(4) != 0;
+            match (self.choose(&fields), self.choose(&ranges)) {
+                (Some(field), _) if is_valid => self.replace(&mut bytes, field, &layout),
+                (_, Some(range)) => self.change(&mut bytes, range),
+                _ => self.reshape(&mut bytes),
             }
-            first.get_or_insert(part);
-        }
-        match first {
-            Some(part) => (mutant, part),
-            // The object has none of the chosen parts.
-            None => {
-                self.reshape(&mut mutant);
-                (mutant, Part::Shape)
+            left -= usize::from(bytes != before);
+            if left == 0 {
+                break;
             }
         }
+        let parts = layout.changed_parts(object, &bytes);
+        Mutant { bytes, parts }
     }
 
-    /// Changes a number in a range.
+    /// Chooses one of the parts that an object has, by its weight.
+    fn part(&mut self, layout: &Layout) -> Part {
+        let has = |part: Part| part == Part::Shape || layout.ranges.iter().any(|range| range.part == part);
+        let parts = || Part::ALL.into_iter().filter(|&part| has(part));
+        let mut left = self.below(parts().map(Part::weight).sum());
+        for part in parts() {
+            match left.checked_sub(part.weight()) {
+                Some(rest) => left = rest,
+                None => return part,
+            }
+        }
+        Part::Shape
+    }
+
+    /// Replaces a field's value by another one that often keeps the object valid.
+    fn replace(&mut self, mutant: &mut [u8], field: &Field, layout: &Layout) {
+        let Some(old) = field.read(mutant) else { return };
+        let new = match field.values {
+            FieldValues::Like(meaning) => {
+                let others: Vec<_> =
+                    layout.fields.iter().filter(|one| one.values == FieldValues::Like(meaning)).collect();
+                self.choose(&others).and_then(|other| other.read(mutant)).unwrap_or(old)
+            }
+            FieldValues::Bits(mask, values) => {
+                old & !mask | self.choose(values).copied().unwrap_or_default() & mask
+            }
+            FieldValues::Steps(step) => {
+                let steps = step << self.below(4);
+                if self.below(2) == 0 { old.wrapping_add(steps) } else { old.wrapping_sub(steps) }
+            }
+        };
+        field.write(mutant, new);
+    }
+
+    /// Changes a number anywhere in a range.
     fn change(&mut self, mutant: &mut [u8], range: &PartRange) {
         const NUMBERS: [u32; 20] = [
             0,
@@ -220,54 +260,6 @@ impl Mutator {
         self.state ^= self.state << 17;
         usize::try_from(self.state >> 11).unwrap_or_default() % limit.max(1)
     }
-}
-
-/// Returns the parts of an object, as far as its headers are valid.
-fn ranges(object: &[u8]) -> Vec<PartRange> {
-    let word = |at: usize| Some(u32::from_le_bytes(*object.get(at..)?.first_chunk()?) as usize);
-    let half = |at: usize| Some(usize::from(u16::from_le_bytes(*object.get(at..)?.first_chunk()?)));
-    let mut found = vec![PartRange { part: Part::Header, start: 0, end: object.len().min(64) }];
-    let (Some(table), Some(count), Some(names)) = (word(40), half(60), half(62)) else { return found };
-    let field = |section: usize, at: usize| word(table + section * 64 + at);
-    let strings = field(names, 24).unwrap_or_default();
-    for section in 0..count {
-        let start = table + section * 64;
-        found.push(PartRange { part: Part::Header, start, end: start + 64 });
-        let (Some(name), Some(ty), Some(flags)) = (field(section, 0), field(section, 4), field(section, 8))
-        else {
-            continue;
-        };
-        let (Some(start), Some(size)) = (field(section, 24), field(section, 32)) else { continue };
-        let name = object.get(strings + name..).and_then(|rest| rest.split(|&byte| byte == 0).next());
-        let end = start.saturating_add(size).min(object.len());
-        let mut push = |part, start, end| found.push(PartRange { part, start, end });
-        match (ty, name.unwrap_or_default()) {
-            (8, _) => {}
-            (2, _) => push(Part::Symbol, start, end),
-            (3, _) => push(Part::String, start, end),
-            (9, _) => push(Part::Relocation, start, end),
-            (_, b".BTF") => {
-                let types = start + 24 + word(start + 12).unwrap_or_default().min(size);
-                // Map definitions are the last types of our compiler's objects, and among the first of
-                // clang's.
-                let middle = start + (types - start) / 2;
-                push(Part::Header, start, start + 24);
-                push(Part::Type, start + 24, middle);
-                push(Part::Map, middle, types);
-                push(Part::String, types, end);
-            }
-            (_, b".BTF.ext") => {
-                let core = start + 32 + word(start + 24).unwrap_or_default().min(size);
-                push(Part::Ext, start, core);
-                push(Part::Core, core, end);
-            }
-            (_, b".maps" | b"maps") => push(Part::Map, start, end),
-            _ if flags & 4 != 0 => push(Part::Code, start, end),
-            _ => push(Part::Data, start, end),
-        }
-    }
-    found.retain(|range| range.start < range.end && range.end <= object.len());
-    found
 }
 
 /// Returns whether the reader accepts the bytes. An accepted object must be written and read again unchanged,
