@@ -25,12 +25,14 @@ pub mod growth;
 pub mod guest;
 pub mod guests;
 mod held;
+pub mod loads;
 pub mod net;
 pub mod plugins;
 pub mod prepared;
 pub mod refused;
 pub mod row;
 pub mod runs;
+pub mod tools;
 mod usage;
 pub mod watched;
 

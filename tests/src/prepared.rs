@@ -102,7 +102,8 @@ fn slot(
     [insn.code, insn.src_reg() << 4 | insn.dst_reg(), o0, o1, c0, c1, c2, c3]
 }
 
-struct Owner(ptr::NonNull<libbpf::bpf_object>);
+/// An open object, closed when dropped.
+pub(crate) struct Owner(pub(crate) ptr::NonNull<libbpf::bpf_object>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
@@ -115,7 +116,8 @@ fn failed(step: &str) -> String {
     format!("{step}: {}", std::io::Error::last_os_error())
 }
 
-fn text(name: *const c_char) -> String {
+/// Returns a text of libbpf.
+pub(crate) fn text(name: *const c_char) -> String {
     // SAFETY: names of libbpf end with a zero and live as long as the object.
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }

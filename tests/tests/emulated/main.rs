@@ -7,6 +7,7 @@ mod clsact;
 mod counters;
 mod externs;
 mod far_reads;
+mod foreign_loads;
 mod held_pointers;
 mod hotplug;
 mod kernel_structs;

@@ -8,9 +8,8 @@ use ks_compiler::object::model::Object;
 use ks_compiler::object::read;
 use ks_compiler::object::table::{MapKind, ProgramType};
 use ks_tests::plugins::with_object;
+use ks_tests::tools::{embedded, programs};
 use ks_tests::{Folder, allowed, finish, guests, repository};
-
-use crate::foreign_objects::{embedded, programs};
 
 /// What the running kernel does with a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

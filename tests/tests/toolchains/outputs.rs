@@ -6,10 +6,9 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
 use ks_tests::plugins::with_object;
+use ks_tests::tools::{embedded, programs};
 use ks_tests::watched::Running;
 use ks_tests::{Folder, Outcome, allowed, guests, repository};
-
-use crate::foreign_objects::{embedded, programs};
 
 /// Number of files that the observed process opens.
 const OPENED: i64 = 400;
