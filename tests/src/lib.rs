@@ -18,6 +18,7 @@ use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
 pub mod alone;
+pub mod aya;
 pub mod cgroup;
 pub mod emulated;
 pub mod fuzzed;

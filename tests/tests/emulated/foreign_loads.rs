@@ -1,5 +1,6 @@
 //! Objects of Debian's `libbpf-tools`: the kernel gets the same instructions, and attributes, from the original
-//! and from the canonical object. These tests need root.
+//! and from the canonical object. Objects of rustc for Aya: the kernel accepts the programs of the canonical
+//! object; libbpf does not read the original. These tests need root.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use ks_compiler::object::{read, write};
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::loads::{ObjectLoads, load_if_asked, loads};
-use ks_tests::{Folder, tools};
+use ks_tests::{Folder, aya, tools};
 
 /// Set inside: the folder with the objects.
 const FOLDER: &str = "KS_OBJECTS";
@@ -91,6 +92,18 @@ fn root_loads_of_a_changed_instruction_differ() {
     let mut changed = original.clone();
     changed[at.unwrap_or_else(|| panic!("{name} returns 0")) + 4] = 1;
     assert_ne!(load(&original).programs, load(&changed).programs, "{name}");
+}
+
+#[test]
+fn root_loads_for_aya_are_accepted() {
+    for (name, original) in aya::OBJECTS {
+        let canonical = write(&read(original).unwrap_or_else(|error| panic!("{name}: {error}")));
+        let loads = load(&canonical.unwrap_or_else(|error| panic!("{name}: {error}")));
+        let mut refused = loads.results.iter().filter(|(_, result)| **result != 0);
+        let needs_trampoline = |name: &str| matches!(name, "keep_nice" | "unlinked");
+        let refused = refused.find(|(program, _)| inside().is_some() || !needs_trampoline(program));
+        assert_eq!(refused, None, "{name}");
+    }
 }
 
 fn load(elf: &[u8]) -> ObjectLoads {

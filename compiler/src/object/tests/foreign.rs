@@ -10,6 +10,37 @@ pub const OBJECTS: [(&str, &[u8]); 3] = [
     ("aya", include_bytes!("objects/aya.o")),
 ];
 
+/// Objects of rustc in the manner of Aya's examples, one for each kind of hook; their sources are in the same
+/// directory.
+const AYA: [(&[&str], &[u8]); 9] = [
+    (&["xdp"], include_bytes!("objects/aya/xdp_drop.o")),
+    (&["classifier"], include_bytes!("objects/aya/tc_egress.o")),
+    (&["cgroup_skb/egress", "cgroup/connect4"], include_bytes!("objects/aya/cgroup_skb.o")),
+    (&["kretprobe/tcp_connect", "kprobe/tcp_connect"], include_bytes!("objects/aya/kprobe_tcp_connect.o")),
+    (&["lsm/task_setnice"], include_bytes!("objects/aya/lsm_nice.o")),
+    (
+        &[
+            "raw_tp/sys_enter",
+            "tp_btf/sched_process_fork",
+            "tracepoint/syscalls/sys_enter_openat",
+            "perf_event",
+        ],
+        include_bytes!("objects/aya/tracepoints.o"),
+    ),
+    (
+        &["uretprobe", "uprobe/lib/x86_64-linux-gnu/libc.so.6:getaddrinfo"],
+        include_bytes!("objects/aya/uprobe.o"),
+    ),
+    (
+        &["sk_skb/stream_parser", "sk_skb/stream_verdict", "sk_msg", "sockops"],
+        include_bytes!("objects/aya/sk_msg.o"),
+    ),
+    (
+        &["cgroup/dev", "cgroup/setsockopt", "cgroup/sock_create", "cgroup/sysctl", "fexit/do_unlinkat"],
+        include_bytes!("objects/aya/cgroups.o"),
+    ),
+];
+
 fn object(name: &str) -> Object {
     let (_, bytes) = OBJECTS.iter().find(|(known, _)| *known == name).expect("the object is there");
     let object = read(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -70,4 +101,22 @@ fn objects_of_rustc_for_aya_are_accepted() {
     assert!(object.subprograms[0].name.as_str().starts_with("_RN"), "{}", object.subprograms[0].name);
     let kinds: Vec<_> = object.maps.iter().map(|map| map.shape.kind.name()).collect();
     assert!(kinds.contains(&"RINGBUF") && kinds.contains(&"LRU_HASH"), "{kinds:?}");
+}
+
+#[test]
+fn programs_in_the_manner_of_ayas_examples_are_accepted() {
+    for (sections, bytes) in AYA {
+        let object = read(bytes).unwrap_or_else(|error| panic!("{sections:?}: {error}"));
+        written(&object);
+        let found: Vec<_> = object.programs.iter().map(|one| one.section.to_string()).collect();
+        assert_eq!(found, sections);
+        assert!(object.subprograms.is_empty() && object.license.as_deref() == Some("Dual MIT/GPL"));
+    }
+}
+
+#[test]
+fn kinds_of_aya_that_nothing_can_attach_are_refused() {
+    let error =
+        read(include_bytes!("objects/aya/sk_lookup.o")).expect_err("the contract has no way to attach it");
+    assert!(error.to_string().contains("none of a kind of program that a plugin may have"), "{error}");
 }

@@ -59,7 +59,8 @@ fn objects() -> Vec<(String, Vec<u8>)> {
         (path.display().to_string(), object.elf().to_vec())
     });
     let foreign = FOREIGN.map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
-    compiled.chain(examples()).chain(foreign).collect()
+    let aya = ks_tests::aya::OBJECTS.map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
+    compiled.chain(examples()).chain(foreign).chain(aya).collect()
 }
 
 /// Returns the kernel halves of the examples that read structs of the running kernel, which needs CO-RE
