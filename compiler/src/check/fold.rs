@@ -228,15 +228,10 @@ pub(super) fn holds_for(op: BinaryOp, order: Ordering) -> bool {
 /// Returns the bits of a scalar initial value: of literals, casts and comparisons of constants. `None` if it
 /// is only known at run time.
 pub(super) fn constant_scalar(types: &Types, expr: &Expr) -> Option<u64> {
-    let truth = |expr: &Expr| match constant_text(types, expr) {
-        Some(text) => Some(!text.is_empty()),
-        None => constant_scalar(types, expr).map(|bits| bits != 0),
-    };
+    let truth = |expr: &Expr| constant_scalar(types, expr).map(|bits| bits != 0);
     Some(match &expr.kind {
         ExprKind::Const(bits) => *bits,
         ExprKind::Unary(UnaryOp::Not, operand) => u64::from(!truth(operand)?),
-        ExprKind::Truth(operand) => u64::from(truth(operand)?),
-        ExprKind::IsNull(operand) => u64::from(constant_scalar(types, operand)? == 0),
         ExprKind::Logic(LogicOp::And, left, right) => u64::from(truth(left)? && truth(right)?),
         ExprKind::Logic(LogicOp::Or, left, right) => u64::from(truth(left)? || truth(right)?),
         ExprKind::Binary(op, left, right) if op.is_comparison() => {

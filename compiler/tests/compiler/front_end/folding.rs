@@ -96,6 +96,82 @@ fn compiled(ty: &str, value: &str) -> Result<i128, Vec<String>> {
     compiled_and_cut(ty, value).map(|(value, _)| value)
 }
 
+/// Returns the initial bytes of the variable `g` of a script, or the codes of the errors.
+fn initial(script: &str) -> Result<Vec<u8>, Vec<String>> {
+    let script = format!("{script}\nfn main() -> i32 {{\n    return 0\n}}\n");
+    let checked = pipeline::parse("t.ks", script.as_bytes(), Options::new("t")).expect("short").check();
+    let Some(hir) = checked.hir else {
+        return Err(checked.diagnostics.iter().map(|one| one.code.to_string()).collect());
+    };
+    let global = hir.globals.iter().find(|global| global.name == "g").expect("declared");
+    Ok(global.init.clone())
+}
+
+#[test]
+fn initial_values_are_computed() {
+    for (ty, value, expected) in [
+        ("bool", "!true", &[0_u8][..]),
+        ("bool", "!false", &[1]),
+        ("bool", "1 < 2", &[1]),
+        ("bool", "\"a\" == \"b\"", &[0]),
+        ("bool", "\"a\" == \"a\"", &[1]),
+        ("bool", "null == null", &[1]),
+        ("bool", "true && false", &[0]),
+        ("bool", "false && true", &[0]),
+        ("bool", "true && true", &[1]),
+        ("bool", "false || true", &[1]),
+        ("bool", "true || false", &[1]),
+        ("bool", "false || false", &[0]),
+        ("bool", "(1 < 2) as u32 == 1", &[1]),
+        ("bool", "!(1 < 2) || (3 as u8) > 2", &[1]),
+        ("u32", "(1 < 2) as u32", &[1, 0, 0, 0]),
+        ("u32", "(true as u32) + 1", &[2, 0, 0, 0]),
+        ("i16", "(255 as u8) as i8 as i16", &[0xff, 0xff]),
+        ("u16", "(1 as u8) << 9", &[2, 0]),
+        ("u16", "(3 as u8) << 7", &[0x80, 0]),
+        ("u8", "(255 as u8) >> 12", &[15]),
+        ("i16", "(-8 as i16) >> 1", &[0xfc, 0xff]),
+        ("str(4)", "\"ab\"", b"ab\0\0"),
+        ("str(4)", "\"abcdef\"", b"abc\0"),
+        ("str(8)", "\"ab\" + \"cd\"", b"abcd\0\0\0\0"),
+        ("str(4)", "\"ab\" + \"cd\"", b"abc\0"),
+        ("u8[4]", "[7]", &[7, 7, 7, 7]),
+        ("u8[4]", "[7, 8]", &[7, 8, 0, 0]),
+        ("u8[1]", "[7]", &[7]),
+    ] {
+        assert_eq!(initial(&format!("var g: {ty} = {value}")).as_deref(), Ok(expected), "{ty} = {value}");
+    }
+}
+
+/// An operand with a type of its own is computed in it, and a literal beside it must fit a type.
+#[test]
+fn constants_with_a_type_are_computed_in_it() {
+    for value in [
+        "(4294967295 as u32) + 1",
+        "(5 as u64) * 18446744073709551615",
+        "(1 as u64) & (18446744073709551615 * 2 + 2)",
+    ] {
+        assert_eq!(initial(&format!("var g: u64 = {value}")), Err(vec!["KS0416".to_owned()]), "{value}");
+    }
+    let divided = initial("var g: u64 = (5 as u64) / 0").expect_err("no number");
+    assert!(divided.contains(&"KS0619".to_owned()) || divided.contains(&"KS0415".to_owned()), "{divided:?}");
+}
+
+#[test]
+fn literals_of_structs_are_complete_or_reported_once() {
+    let declared = "struct P { a: u8 = 3, b: u8, name: str(2) = \"x\" }\nvar g: P = ";
+    let of = |literal: &str| initial(&format!("{declared}{literal}"));
+    assert_eq!(of("P { b: 1 }"), Ok(vec![3, 1, b'x', 0]));
+    assert_eq!(of("P { a: 2, b: 1, name: \"\" }"), Ok(vec![2, 1, 0, 0]));
+    let once = |code: &str| Err(vec![code.to_owned()]);
+    assert_eq!(of("Q { b: 1 }"), once("KS0303"));
+    assert_eq!(of("P { a: 1, c: 1 }"), once("KS0304"), "it is not reported as missing, too");
+    assert_eq!(
+        initial("struct R { a: Missing }\nvar g: u8 = 0\nfn f() -> u8 { var r = R { a: 1 }\n return 0 }"),
+        once("KS0302")
+    );
+}
+
 /// Returns the initial value of a variable as compiled, and whether a warning says that it is another number
 /// than the one that is written; or the codes of the errors.
 fn compiled_and_cut(ty: &str, value: &str) -> Result<(i128, bool), Vec<String>> {
