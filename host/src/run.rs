@@ -21,7 +21,7 @@ use crate::plugin::{
     Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, Request};
-use crate::worker::{self, Entry, NoWorker, RemoteMemory, Worker, WorkerProgram};
+use crate::worker::{self, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
 /// Adds functions to what a host offers to plugins.
@@ -130,7 +130,7 @@ impl Host {
     ) -> Result<(Form, CodeOrigin), PluginError> {
         let start = |anew| {
             let (code, origin) = self.engine.code_for_worker(plugin, self.cache.as_ref(), anew)?;
-            let code = worker::Code::new(&code, plugin)
+            let code = worker::PluginCode::new(&code, plugin)
                 .map_err(|error| PluginError::Component(format!("its code finds no memory: {error}")))?;
             Ok::<_, PluginError>((Worker::start(program, &code), code, origin))
         };
@@ -170,7 +170,7 @@ enum Form {
     /// In a process of its own.
     Apart {
         program: WorkerProgram,
-        code: worker::Code,
+        code: worker::PluginCode,
         lists_tests: bool,
         /// The process that has shown that the code fits; the first run takes it.
         ready: Mutex<Option<Worker>>,
@@ -204,11 +204,11 @@ impl Call {
     }
 
     /// Calls it in a worker.
-    fn apart(self, serving: &mut worker::Serving<'_>, entry: Entry) -> Result<Outcome, String> {
+    fn apart(self, serving: &mut worker::Serving<'_>, entry: ExportCall) -> Result<Outcome, String> {
         let (linger, entry) = match &self {
             Call::Run { linger } => (*linger, entry),
-            Call::Tests(_) => (false, Entry { lists_tests: true, ..entry }),
-            Call::Test(name) => (false, Entry { test: Some(name.clone()), ..entry }),
+            Call::Tests(_) => (false, ExportCall { lists_tests: true, ..entry }),
+            Call::Test(name) => (false, ExportCall { test: Some(name.clone()), ..entry }),
         };
         match (worker::serve(serving, entry), self) {
             (worker::Served::Ended(outcome), _) => Ok(lingered(outcome, linger, serving.store.data_mut())),
@@ -516,7 +516,7 @@ impl WorkerRun {
         call: Call,
     ) -> Result<Outcome, String> {
         let limits = Limits::of(&options.policy);
-        let entry = Entry::of(&limits, options.confine);
+        let entry = ExportCall::of(&limits, options.confine);
         let served = match world::served(options.calls.answers(), &self.asked.imports) {
             Ok(served) => served,
             Err(error) => return Ok(Outcome::Failed(error.to_string())),

@@ -263,12 +263,17 @@ fn programs(folder: &Folder) -> Vec<(PathBuf, PathBuf)> {
     let bpftool = bpftool.expect("bpftool is installed: `scripts/packages bpftool`");
     let mut programs = vec![(bpftool.into(), bpftool.into()), ("/bin/true".into(), "/bin/true".into())];
     for own in [binary("ks"), binary("ks-host"), own_path()] {
-        let copy = folder.path(own.file_name().expect("a program has a name"));
-        let stripped = finish(Command::new("objcopy").arg("--strip-debug").arg(&own).arg(&copy));
-        assert_eq!(stripped.code, 0, "objcopy {}: {stripped:#?}", own.display());
-        programs.push((copy, own));
+        programs.push((stripped(&own, folder), own));
     }
     programs
+}
+
+/// Returns a copy of a program in this folder, without debug information.
+fn stripped(program: &Path, folder: &Folder) -> PathBuf {
+    let copy = folder.path(program.file_name().expect("a program has a name"));
+    let stripped = finish(Command::new("objcopy").arg("--strip-debug").arg(program).arg(&copy));
+    assert_eq!(stripped.code, 0, "objcopy {}: {stripped:#?}", program.display());
+    copy
 }
 
 /// Returns the path of this test's own binary.
@@ -286,6 +291,14 @@ impl Machine {
     pub fn new(kernel: Kernel) -> Machine {
         let limit = Duration::from_secs(120);
         Machine { kernel, files: Folder::new(), archived: false, exports: String::new(), limit }
+    }
+
+    /// Adds a program of this build under the same path, without its debug information.
+    pub fn program(self, name: &str) -> Machine {
+        let folder = Folder::new();
+        let program = binary(name);
+        let inside = program.to_str().expect("a path is text").to_owned();
+        self.file_as(stripped(&program, &folder), &inside)
     }
 
     /// Adds a copy of a file or folder under the same path.

@@ -486,8 +486,13 @@ fn join(known: &mut Action, more: Action) {
 
 /// Returns the filter as rows of a Markdown table: calls, plugins, arguments, purpose.
 pub(super) fn table() -> String {
+    table_of(CALLS)
+}
+
+/// As [`table`], for other groups.
+pub(super) fn table_of(groups: &[CallGroup]) -> String {
     let mut text = "| system calls | plugins | arguments | for |\n|---|---|---|---|\n".to_owned();
-    for group in CALLS {
+    for group in groups {
         let names: Vec<_> = group.calls.iter().map(|(_, name)| format!("`{name}`")).collect();
         let (plugins, (_, arguments)) = (group.plugins.text(), group.arguments);
         // Writing to a string cannot fail.

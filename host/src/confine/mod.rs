@@ -181,9 +181,13 @@ impl Confinement {
     }
 }
 
-/// Returns the filter of system calls as a Markdown table, for docs/system-calls.md. Rows differ between
+/// Returns the filters of system calls as Markdown tables, for docs/system-calls.md. Rows differ between
 /// architectures.
 #[must_use]
 pub fn system_calls() -> String {
-    filter::table()
+    let of_worker = "## A process of its own\n\n\
+        With `--isolation process` the plugin runs in a process that makes these calls and no others. It has the user nobody, no \
+        capability, a socket to ks-host, and the maps whose pages it shares; the thread of ks-host that answers it has the filter \
+        above.\n\n";
+    format!("{}\n{of_worker}{}", filter::table(), worker::table())
 }

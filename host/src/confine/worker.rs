@@ -2,7 +2,7 @@
 
 use nix::libc;
 
-use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, install};
+use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, install, table_of};
 use super::surroundings::{self, Outputs};
 use super::{ConfineError, capabilities};
 
@@ -64,6 +64,11 @@ const CALLS: &[CallGroup] = &[
         "time; hash tables; what it no longer needs",
     ),
 ];
+
+/// Returns the filter as rows of a Markdown table.
+pub(super) fn table() -> String {
+    table_of(CALLS)
+}
 
 /// Drops all capabilities of the calling thread and filters its system calls.
 ///

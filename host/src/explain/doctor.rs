@@ -364,6 +364,6 @@ fn statistics(machine: &Machine) -> Finding {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "plugins"))]
 #[path = "doctor/tests.rs"]
 mod tests;

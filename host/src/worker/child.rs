@@ -7,8 +7,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use ks_wit::lines::Lines;
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
 
-use super::protocol::{End, Entry, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
+use super::protocol::{End, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
 use super::{confine, sys};
 use crate::options::RunOptions;
 use crate::plugin::{Engine, Facts, Instance, Outcome, PluginError, Prepared, TrustedCode};
@@ -40,7 +42,7 @@ pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
     });
 }
 
-fn work_if_asked(act: impl FnOnce(&Loaded, &Entry, Connection) -> FromWorker) {
+fn work_if_asked(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) {
     let arguments: Vec<_> = std::env::args_os().skip(1).take(2).collect();
     if arguments != [ARGUMENT] {
         return;
@@ -97,8 +99,10 @@ fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "another message was expected")
 }
 
-fn work(act: impl FnOnce(&Loaded, &Entry, Connection) -> FromWorker) -> io::Result<()> {
+fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io::Result<()> {
     processes::sys::close_others()?;
+    // Until it drops its rights, which may change the user: that resets it.
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
     let broker = Connection(Arc::new(io::stdin().as_fd().try_clone_to_owned()?.into()));
     let (ToWorker::Start(start), _) = broker.receive()? else { return Err(unexpected()) };
     let engine = Engine::new().map_err(io::Error::other)?;
@@ -152,7 +156,7 @@ fn read_code() -> io::Result<Vec<u8>> {
     Ok(code)
 }
 
-fn run(prepared: &Prepared<State>, entry: &Entry, broker: Connection) -> FromWorker {
+fn run(prepared: &Prepared<State>, entry: &ExportCall, broker: Connection) -> FromWorker {
     let options =
         RunOptions { stdout: Box::new(io::sink()), stderr: Box::new(io::sink()), ..RunOptions::new("") };
     let state = State::new(options, None, None).asking(Box::new(broker));

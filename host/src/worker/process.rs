@@ -43,15 +43,15 @@ impl WorkerProgram {
 
 /// The code of a plugin in memory that nobody can change, and what its workers need to know.
 #[derive(Debug)]
-pub(crate) struct Code {
+pub(crate) struct PluginCode {
     memory: File,
     start: Start,
 }
 
-impl Code {
+impl PluginCode {
     /// # Errors
     /// Of memfd_create(2) and write(2).
-    pub(crate) fn new(code: &TrustedCode, plugin: &Plugin) -> io::Result<Code> {
+    pub(crate) fn new(code: &TrustedCode, plugin: &Plugin) -> io::Result<PluginCode> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut memory = File::from(memfd_create(c"ks-host code", flags)?);
         memory.write_all(code.bytes())?;
@@ -64,7 +64,7 @@ impl Code {
             lines: plugin.lines().iter().map(ks_wit::lines::Lines::to_bytes).collect(),
             shared_bytes: plugin.shared_bytes().map(|bytes| bytes as u64),
         };
-        Ok(Code { memory, start })
+        Ok(PluginCode { memory, start })
     }
 }
 
@@ -91,7 +91,7 @@ impl Worker {
     ///
     /// # Errors
     /// [`NoWorker`].
-    pub(crate) fn start(program: &WorkerProgram, code: &Code) -> Result<Worker, NoWorker> {
+    pub(crate) fn start(program: &WorkerProgram, code: &PluginCode) -> Result<Worker, NoWorker> {
         let failed = |error: io::Error| {
             let program = program.0.display();
             NoWorker::Plugin(PluginError::Component(format!(

@@ -25,7 +25,7 @@ pub(super) enum ToWorker {
     /// The first message.
     Start(Start),
     /// The plugin runs now.
-    Enter(Entry),
+    Enter(ExportCall),
     /// The results of the last call.
     Answer(Vec<u8>),
     /// The last call ends the plugin.
@@ -52,7 +52,7 @@ pub(super) struct Start {
 
 /// The export that is called.
 #[derive(Debug, Clone, Wire)]
-pub(crate) struct Entry {
+pub(crate) struct ExportCall {
     /// The test to run; none for the plugin itself.
     pub(crate) test: Option<String>,
     /// Whether the names of the tests are asked for, and nothing runs.
@@ -66,11 +66,11 @@ pub(crate) struct Entry {
     pub(crate) confined: bool,
 }
 
-impl Entry {
+impl ExportCall {
     /// Calls `run`, within these limits.
-    pub(crate) fn of(limits: &Limits, confined: bool) -> Entry {
+    pub(crate) fn of(limits: &Limits, confined: bool) -> ExportCall {
         let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
-        Entry {
+        ExportCall {
             test: None,
             lists_tests: false,
             memory_bytes: number(limits.memory_bytes),

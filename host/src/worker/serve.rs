@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use wasmtime::Store;
 
 use super::protocol::{
-    Entry, FromWorker, PagesToMap, ToWorker, TrapReason, encoded, most_bytes, receive, send,
+    ExportCall, FromWorker, PagesToMap, ToWorker, TrapReason, encoded, most_bytes, receive, send,
 };
 use crate::plugin::{Outcome, PluginState as _};
 use crate::processes::channel;
@@ -46,15 +46,15 @@ pub(crate) struct Serving<'a> {
 }
 
 /// Runs the plugin in its worker.
-pub(crate) fn serve(serving: &mut Serving<'_>, entry: Entry) -> Served {
-    let most = most_bytes(entry.limits().call_bytes);
-    match exchange(serving, entry, most) {
+pub(crate) fn serve(serving: &mut Serving<'_>, entry: ExportCall) -> Served {
+    match exchange(serving, entry) {
         Ok(served) => served,
         Err(error) => Served::Gone(error.to_string()),
     }
 }
 
-fn exchange(serving: &mut Serving<'_>, entry: Entry, most: usize) -> io::Result<Served> {
+fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> {
+    let most = most_bytes(entry.limits().call_bytes);
     send(serving.socket, &ToWorker::Enter(entry))?;
     loop {
         if let Err(trap) = wait(serving) {
@@ -62,7 +62,7 @@ fn exchange(serving: &mut Serving<'_>, entry: Entry, most: usize) -> io::Result<
         }
         match receive(serving.socket, most)? {
             FromWorker::Call(call) => {
-                let answer = match serving.functions.answer(serving.store, &call) {
+                let answer = match serving.functions.answer(serving.store, &call, most) {
                     Ok(answer) => ToWorker::Answer(answer),
                     Err(trap) => ToWorker::Trap(TrapReason::of(&trap)),
                 };

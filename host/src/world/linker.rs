@@ -187,7 +187,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
                     let call = answered(self.answers, &self.interface, function, state, call);
                     served.add(number, move |store, params| {
                         let mut answer = Vec::new();
-                        call(store, wire::read(params)?)?.put(&mut answer);
+                        call(store, wire::last(params)?)?.put(&mut answer);
                         Ok(answer)
                     });
                 }
@@ -230,7 +230,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
             InstanceDestination::Served(served) => {
                 if self.imported.contains(&self.interface) {
                     let drop = drop(function);
-                    served.add(number, move |store, own| drop(store, wire::read(own)?).map(|()| Vec::new()));
+                    served.add(number, move |store, own| drop(store, wire::last(own)?).map(|()| Vec::new()));
                 }
                 Ok(())
             }

@@ -32,7 +32,7 @@ impl Number {
 
 /// A function that takes and returns bytes.
 type ServedFunction<T> =
-    Box<dyn Fn(StoreContextMut<'_, T>, &[u8]) -> wasmtime::Result<Vec<u8>> + Send + Sync>;
+    Box<dyn Fn(StoreContextMut<'_, T>, &mut Input<'_>) -> wasmtime::Result<Vec<u8>> + Send + Sync>;
 
 /// The functions that a worker may call.
 pub(crate) struct Served<T: 'static>(BTreeMap<Number, ServedFunction<T>>);
@@ -47,7 +47,10 @@ impl<T: 'static> Served<T> {
     pub(super) fn add(
         &mut self,
         number: Number,
-        function: impl Fn(StoreContextMut<'_, T>, &[u8]) -> wasmtime::Result<Vec<u8>> + Send + Sync + 'static,
+        function: impl Fn(StoreContextMut<'_, T>, &mut Input<'_>) -> wasmtime::Result<Vec<u8>>
+        + Send
+        + Sync
+        + 'static,
     ) {
         self.0.insert(number, Box::new(function));
     }
@@ -60,21 +63,21 @@ impl<T: 'static> Served<T> {
     ) {
         self.add(number, move |mut store, params| {
             let mut answer = Vec::new();
-            function(store.data_mut(), wire::read(params)?)?.put(&mut answer);
+            function(store.data_mut(), wire::last(params)?)?.put(&mut answer);
             Ok(answer)
         });
     }
 
-    /// Answers a call of a worker.
+    /// Answers a call of a worker, whose arguments may take so many bytes of memory.
     ///
     /// # Errors
     /// The trap that ends the plugin; [`Malformed`] for a function that it does not import, or arguments that are
     /// none of that function.
-    pub(crate) fn answer(&self, store: &mut Store<T>, call: &[u8]) -> wasmtime::Result<Vec<u8>> {
-        let mut call = Input::new(call);
+    pub(crate) fn answer(&self, store: &mut Store<T>, call: &[u8], most: usize) -> wasmtime::Result<Vec<u8>> {
+        let mut call = Input::new(call, most);
         let number = Number(u32::take(&mut call)?);
         let function = self.0.get(&number).ok_or(Malformed)?;
-        function(store.as_context_mut(), call.rest())
+        function(store.as_context_mut(), &mut call)
     }
 }
 

@@ -15,11 +15,23 @@ pub(crate) struct Malformed;
 
 /// The unread rest of a message.
 #[derive(Debug)]
-pub(crate) struct Input<'a>(&'a [u8]);
+pub(crate) struct Input<'a> {
+    rest: &'a [u8],
+    /// Bytes of memory that lists and texts may still take.
+    budget: usize,
+}
 
 impl<'a> Input<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
-        Input(bytes)
+    /// Reads a message whose values take at most so much memory.
+    pub(crate) fn new(bytes: &'a [u8], budget: usize) -> Input<'a> {
+        Input { rest: bytes, budget }
+    }
+
+    /// Counts memory for so many elements.
+    fn spend(&mut self, elements: usize, bytes: usize) -> Result<(), Malformed> {
+        let spent = elements.checked_mul(bytes).and_then(|spent| self.budget.checked_sub(spent));
+        self.budget = spent.ok_or(Malformed)?;
+        Ok(())
     }
 
     /// Takes this many bytes.
@@ -27,26 +39,21 @@ impl<'a> Input<'a> {
     /// # Errors
     /// [`Malformed`] if there are fewer.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed)?;
+        self.rest = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
+        self.rest = rest;
         Ok(*taken)
     }
 
     /// Takes a length. No element takes less than a byte, so it is at most that of the rest.
     fn len(&mut self) -> Result<usize, Malformed> {
         let len = usize::try_from(u32::take(self)?).map_err(|_| Malformed)?;
-        if len > self.0.len() { Err(Malformed) } else { Ok(len) }
-    }
-
-    /// Takes the rest.
-    pub(crate) fn rest(self) -> &'a [u8] {
-        self.0
+        if len > self.rest.len() { Err(Malformed) } else { Ok(len) }
     }
 
     /// Checks that nothing is left.
@@ -54,7 +61,7 @@ impl<'a> Input<'a> {
     /// # Errors
     /// [`Malformed`] if something is.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
     }
 }
 
@@ -79,6 +86,7 @@ pub(crate) trait Wire: Sized {
     /// # Errors
     /// [`Malformed`].
     fn take_all(count: usize, from: &mut Input<'_>) -> Result<Vec<Self>, Malformed> {
+        from.spend(count, size_of::<Self>())?;
         (0..count).map(|_| Self::take(from)).collect()
     }
 }
@@ -93,9 +101,16 @@ pub(crate) fn put<T: Wire>(value: &T, to: &mut Vec<u8>) {
 /// # Errors
 /// [`Malformed`], also if something follows it.
 pub(crate) fn read<T: Wire>(message: &[u8]) -> Result<T, Malformed> {
-    let mut input = Input::new(message);
-    let value = T::take(&mut input)?;
-    input.end().map(|()| value)
+    last(&mut Input::new(message, usize::MAX))
+}
+
+/// Takes the last value of a message.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn last<T: Wire>(from: &mut Input<'_>) -> Result<T, Malformed> {
+    let value = T::take(from)?;
+    from.end().map(|()| value)
 }
 
 macro_rules! integers {
@@ -128,6 +143,7 @@ impl Wire for u8 {
     }
 
     fn take_all(count: usize, from: &mut Input<'_>) -> Result<Vec<u8>, Malformed> {
+        from.spend(count, 1)?;
         from.bytes(count).map(<[u8]>::to_vec)
     }
 }
@@ -163,6 +179,7 @@ impl Wire for String {
 
     fn take(from: &mut Input<'_>) -> Result<String, Malformed> {
         let len = from.len()?;
+        from.spend(len, 1)?;
         str::from_utf8(from.bytes(len)?).map(str::to_owned).map_err(|_| Malformed)
     }
 }
@@ -277,5 +294,9 @@ mod tests {
         assert_eq!(read::<String>(&[1, 0, 0, 0, 0xff]), Err(Malformed));
         // A length that no message of this size can have takes no memory.
         assert_eq!(read::<Vec<u64>>(&[0xff, 0xff, 0xff, 0xff, 0]), Err(Malformed));
+        // Nor do many elements of few bytes.
+        let options = written(&vec![None::<(u64, u64)>; 1000]);
+        assert_eq!(last::<Vec<Option<(u64, u64)>>>(&mut Input::new(&options, 20_000)), Err(Malformed));
+        assert!(last::<Vec<Option<(u64, u64)>>>(&mut Input::new(&options, 24_000)).is_ok());
     }
 }

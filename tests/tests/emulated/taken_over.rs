@@ -12,12 +12,12 @@ use ks_tests::{binary, compile};
 
 #[test]
 fn kernel_6_1() {
-    Machine::new(Kernel::V6_1).run_tests(module_path!(), &["root_"]);
+    Machine::new(Kernel::V6_1).program("ks-taken-over").run_tests(module_path!(), &["root_"]);
 }
 
 #[test]
 fn kernel_6_12() {
-    Machine::new(Kernel::V6_12).run_tests(module_path!(), &["root_"]);
+    Machine::new(Kernel::V6_12).program("ks-taken-over").run_tests(module_path!(), &["root_"]);
 }
 
 /// A plugin that may observe, whose workers run attempts instead of it.
