@@ -13,7 +13,7 @@ use wasmtime::component::Linker;
 use crate::apart::Apart;
 use crate::bpf::{self, Object};
 use crate::command::Command;
-use crate::confine::{Confinement, Outputs, RunNeeds};
+use crate::confine::{Confinement, FileOfOne, Outputs, RunNeeds};
 use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::plugin::{
@@ -523,7 +523,7 @@ impl WorkerRun {
         };
         let confine = options.confine.then_some(functions);
         let memory = match socket.try_clone() {
-            Ok(socket) => Box::new(RemoteMemory(socket)),
+            Ok(socket) => Box::new(RemoteMemory(FileOfOne::new(socket))),
             Err(error) => return Ok(Outcome::Failed(format!("no descriptor for its memory: {error}"))),
         };
         let state = match state(self.asked, options, confine, &[socket.as_fd(), memory.0.as_fd()]) {

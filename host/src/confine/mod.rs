@@ -31,6 +31,7 @@ use ks_compiler::object::table::MapKind;
 
 pub use reader::ReaderFiles;
 pub(crate) use reader::enter_reader;
+pub(crate) use surroundings::FileOfOne;
 pub use surroundings::Outputs;
 pub(crate) use worker::enter_worker;
 

@@ -1,10 +1,12 @@
 //! The facts about this process that its filter compares with, at the time when the filter is installed.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::ops::Deref;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -23,6 +25,38 @@ const DESCRIPTORS: &str = "/proc/self/fd";
 #[derive(Debug, Clone)]
 pub struct Outputs(BTreeMap<u32, PathBuf>);
 
+/// Numbers of descriptors that one plugin's thread alone writes to.
+static OF_ONE_PLUGIN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// A file that is no output of plugins, but of the one that [`Outputs::with`] gives it to.
+#[derive(Debug)]
+pub(crate) struct FileOfOne {
+    file: File,
+    number: u32,
+}
+
+impl FileOfOne {
+    pub(crate) fn new(file: File) -> FileOfOne {
+        let number = file.as_raw_fd().unsigned_abs();
+        OF_ONE_PLUGIN.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
+        FileOfOne { file, number }
+    }
+}
+
+impl Deref for FileOfOne {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for FileOfOne {
+    fn drop(&mut self) {
+        OF_ONE_PLUGIN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    }
+}
+
 impl Outputs {
     /// Returns those that are open for writing now. Without procfs, the three standard ones.
     pub fn open_now() -> Outputs {
@@ -30,7 +64,9 @@ impl Outputs {
             return Outputs((0..3).map(|number| (number, PathBuf::new())).collect());
         };
         let numbers = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let outputs = numbers.filter(|number| sys::is_writable(*number)).filter_map(|number| {
+        let of_one = OF_ONE_PLUGIN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let numbers = numbers.filter(|number| !of_one.contains(number) && sys::is_writable(*number));
+        let outputs = numbers.filter_map(|number| {
             let link = link(number)?;
             // Events, maps and the like, and memory: libbpf reserves descriptors for maps so.
             let is_kernels = ["anon_inode:", "/memfd:"].iter().any(|kind| starts_with(&link, kind));

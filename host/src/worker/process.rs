@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 use super::child::ARGUMENT;
 use super::protocol::{FromWorker, Ready, Refused, Start, ToWorker, receive, send};
 use super::sys::INTERRUPT;
+use crate::confine::FileOfOne;
 use crate::plugin::{Interrupt, Plugin, PluginError, TrustedCode};
 
 /// Bytes of the first message of a worker: names of functions that its component imports.
@@ -81,7 +82,7 @@ pub(crate) enum NoWorker {
 #[derive(Debug)]
 pub(crate) struct Worker {
     process: Process,
-    socket: File,
+    socket: FileOfOne,
     pub(crate) functions: Vec<String>,
     pub(crate) lists_tests: bool,
 }
@@ -101,9 +102,9 @@ impl Worker {
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let memory = code.memory.try_clone().map_err(failed)?;
         let process = Process::start(program, theirs.into(), memory.into()).map_err(failed)?;
-        let socket = File::from(OwnedFd::from(ours));
-        let ready = send(&socket, &ToWorker::Start(code.start.clone()))
-            .and_then(|()| receive(&socket, MAX_READY_BYTES));
+        let socket = FileOfOne::new(OwnedFd::from(ours).into());
+        let ready = send(&*socket, &ToWorker::Start(code.start.clone()))
+            .and_then(|()| receive(&*socket, MAX_READY_BYTES));
         match ready {
             Ok(FromWorker::Ready(Ready { functions, lists_tests })) => {
                 Ok(Worker { process, socket, functions, lists_tests })
@@ -128,7 +129,7 @@ impl Worker {
     }
 
     /// The socket to it, and what ends it.
-    pub(crate) fn into_parts(self) -> (File, Process) {
+    pub(crate) fn into_parts(self) -> (FileOfOne, Process) {
         (self.socket, self.process)
     }
 }

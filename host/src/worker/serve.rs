@@ -12,6 +12,7 @@ use wasmtime::Store;
 use super::protocol::{
     ExportCall, FromWorker, PagesToMap, ToWorker, TrapReason, encoded, most_bytes, receive, send,
 };
+use crate::confine::FileOfOne;
 use crate::plugin::{Outcome, PluginState as _};
 use crate::processes::channel;
 use crate::text;
@@ -102,13 +103,13 @@ fn ended_by(trap: &wasmtime::Error) -> Outcome {
 }
 
 /// The memory of a plugin in its worker.
-pub(crate) struct RemoteMemory(pub(crate) File);
+pub(crate) struct RemoteMemory(pub(crate) FileOfOne);
 
 impl MapPages for RemoteMemory {
     fn map_pages(&mut self, name: &str, bytes: usize, from: BorrowedFd<'_>) -> Option<u32> {
         let pages = ToWorker::Map(PagesToMap { name: name.to_owned(), bytes: bytes as u64 });
         channel::send(self.0.as_fd(), &encoded(&pages), Some(from)).ok()?;
-        match receive(&self.0, MAPPED_BYTES).ok()? {
+        match receive(&*self.0, MAPPED_BYTES).ok()? {
             FromWorker::Mapped(address) => address,
             // The worker then waits for an answer that is none: its plugin ends.
             _ => None,

@@ -1,14 +1,17 @@
-//! A thousand plugins in one `ks-host`: all run, and each costs little.
+//! A thousand plugins in one `ks-host`, or two hundred in processes of their own: all run, and each costs little.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
-use ks_tests::{Folder, command, compile, finish, wait_until_gone};
+use ks_tests::{Folder, command, compile, finish, wait_until, wait_until_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Number of concurrent plugins.
 const PLUGINS: usize = 1000;
+/// Number of concurrent plugins in processes of their own.
+const PROCESSES: usize = 200;
 /// Number of different plugin files.
 const FILES: usize = 8;
 
@@ -27,9 +30,10 @@ fn script(program: &str, number: usize) -> String {
     )
 }
 
-/// Starts these files in one process and waits until each has printed its line.
-fn start(files: &[std::path::PathBuf]) -> Child {
+/// Starts these files and waits until each has printed its line.
+fn start(isolation: &str, files: &[std::path::PathBuf]) -> Child {
     let mut child = command("ks-host")
+        .args(["--isolation", isolation])
         .args(files)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -61,28 +65,59 @@ fn stop(mut child: Child) -> Option<i32> {
     child.wait().expect("the child is ours").code()
 }
 
+/// Writes plugins with this program, and compiles them ahead.
+fn compiled(folder: &Folder, program: &str) -> Vec<std::path::PathBuf> {
+    let write = |number| {
+        let name = format!("many{number}");
+        folder.write(&format!("{name}.wasm"), compile(&name, &script(program, number)).plugin)
+    };
+    let files: Vec<_> = (0..FILES).map(write).collect();
+    let compiled = finish(command("ks-host").arg("precompile").args(&files));
+    assert_eq!(compiled.code, 0, "{compiled:#?}");
+    files
+}
+
 #[test]
 fn root_a_thousand_plugins_run_and_each_takes_less_than_a_mebibyte() {
     let folder = Folder::new();
     let program = format!("many_{}", std::process::id());
-    let files: Vec<_> = (0..FILES)
-        .map(|number| {
-            let name = format!("many{number}");
-            folder.write(&format!("{name}.wasm"), compile(&name, &script(&program, number)).plugin)
-        })
-        .collect();
-    let compiled = finish(command("ks-host").arg("precompile").args(&files));
-    assert_eq!(compiled.code, 0, "{compiled:#?}");
-
-    let one = start(&files[..1]);
+    let files = compiled(&folder, &program);
+    let one = start("thread", &files[..1]);
     let alone = memory(&one);
     assert_eq!(stop(one), Some(0));
 
     let all: Vec<_> = files.iter().cycle().take(PLUGINS).cloned().collect();
-    let many = start(&all);
+    let many = start("thread", &all);
     let each = (memory(&many) - alone) / (PLUGINS as u64 - 1);
     println!("one plugin: {} KiB; each of {} more: {} KiB", alone >> 10, PLUGINS - 1, each >> 10);
     assert!(each < 1 << 20, "each plugin beyond the first takes {each} bytes");
     assert_eq!(stop(many), Some(0));
+    wait_until_gone(&program);
+}
+
+/// Returns the processes that a `ks-host` has started.
+fn workers(child: &Child) -> Vec<u32> {
+    // They are children of the thread that starts them.
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("it runs").flatten();
+    let all = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    all.flat_map(|children| children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .map(|pid| pid.parse().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn root_two_hundred_plugins_run_in_processes_and_leave_none() {
+    let folder = Folder::new();
+    let program = format!("many_own_{}", std::process::id());
+    let files = compiled(&folder, &program);
+    let all: Vec<_> = files.iter().cycle().take(PROCESSES).cloned().collect();
+    let many = start("process", &all);
+    let workers = workers(&many);
+    assert_eq!(workers.len(), PROCESSES);
+    // Where other tests keep the CPUs busy, some are ended when their time to stop is over.
+    let code = stop(many);
+    assert!(matches!(code, Some(0 | 130)), "{code:?}");
+    let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+    wait_until(Duration::from_secs(10), "the processes have ended", || !workers.iter().any(is_there));
     wait_until_gone(&program);
 }
