@@ -522,8 +522,8 @@ impl WorkerRun {
             Err(error) => return Ok(Outcome::Failed(error.to_string())),
         };
         let confine = options.confine.then_some(functions);
-        let memory = match socket.try_clone() {
-            Ok(socket) => Box::new(RemoteMemory(FileOfOne::new(socket))),
+        let memory = match FileOfOne::open(|| socket.try_clone()) {
+            Ok(socket) => Box::new(RemoteMemory(socket)),
             Err(error) => return Ok(Outcome::Failed(format!("no descriptor for its memory: {error}"))),
         };
         let state = match state(self.asked, options, confine, &[socket.as_fd(), memory.0.as_fd()]) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::io;
 use std::ops::Deref;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -36,10 +37,16 @@ pub(crate) struct FileOfOne {
 }
 
 impl FileOfOne {
-    pub(crate) fn new(file: File) -> FileOfOne {
+    /// Keeps the file that this opens. Meanwhile nobody looks which outputs there are.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub(crate) fn open(open: impl FnOnce() -> io::Result<File>) -> io::Result<FileOfOne> {
+        let mut of_one = OF_ONE_PLUGIN.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = open()?;
         let number = file.as_raw_fd().unsigned_abs();
-        OF_ONE_PLUGIN.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
-        FileOfOne { file, number }
+        of_one.insert(number);
+        Ok(FileOfOne { file, number })
     }
 }
 
@@ -60,11 +67,12 @@ impl Drop for FileOfOne {
 impl Outputs {
     /// Returns those that are open for writing now. Without procfs, the three standard ones.
     pub fn open_now() -> Outputs {
+        // Until all are listed.
+        let of_one = OF_ONE_PLUGIN.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(listed) = fs::read_dir(DESCRIPTORS) else {
             return Outputs((0..3).map(|number| (number, PathBuf::new())).collect());
         };
         let numbers = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let of_one = OF_ONE_PLUGIN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let numbers = numbers.filter(|number| !of_one.contains(number) && sys::is_writable(*number));
         let outputs = numbers.filter_map(|number| {
             let link = link(number)?;

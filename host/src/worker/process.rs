@@ -99,10 +99,16 @@ impl Worker {
                 "cannot start the process for it, `{program} {ARGUMENT}`: {error}"
             )))
         };
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let mut theirs = None;
+        let socket = FileOfOne::open(|| {
+            let (ours, other) = UnixStream::pair()?;
+            theirs = Some(other);
+            Ok(OwnedFd::from(ours).into())
+        });
+        let socket = socket.map_err(failed)?;
+        let theirs = theirs.ok_or_else(|| failed(io::ErrorKind::Other.into()))?;
         let memory = code.memory.try_clone().map_err(failed)?;
         let process = Process::start(program, theirs.into(), memory.into()).map_err(failed)?;
-        let socket = FileOfOne::new(OwnedFd::from(ours).into());
         let ready = send(&*socket, &ToWorker::Start(code.start.clone()))
             .and_then(|()| receive(&*socket, MAX_READY_BYTES));
         match ready {
