@@ -232,6 +232,8 @@ pub(super) fn constant_scalar(types: &Types, expr: &Expr) -> Option<u64> {
     Some(match &expr.kind {
         ExprKind::Const(bits) => *bits,
         ExprKind::Unary(UnaryOp::Not, operand) => u64::from(!truth(operand)?),
+        ExprKind::Truth(operand) => u64::from(truth(operand)?),
+        ExprKind::IsNull(operand) => u64::from(constant_scalar(types, operand)? == 0),
         ExprKind::Logic(LogicOp::And, left, right) => u64::from(truth(left)? && truth(right)?),
         ExprKind::Logic(LogicOp::Or, left, right) => u64::from(truth(left)? || truth(right)?),
         ExprKind::Binary(op, left, right) if op.is_comparison() => {

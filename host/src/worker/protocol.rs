@@ -9,7 +9,7 @@ use ks_host_macros::Wire;
 
 use crate::plugin::{Abort, Exit, Limits, Outcome};
 use crate::text;
-use crate::world::wire::{self, Wire};
+use crate::world::wire::{self, Input, Malformed, Wire};
 
 /// Bytes of a message beside those that a call may copy.
 const REST_BYTES: usize = 1 << 20;
@@ -210,7 +210,7 @@ pub(super) fn send(mut to: impl Write, message: &impl Wire) -> io::Result<()> {
     to.write_all(&bytes)
 }
 
-/// Waits for a message of at most this many bytes.
+/// Waits for a message of at most this many bytes, whose values take at most as much memory.
 ///
 /// # Errors
 /// Of read(2); `UnexpectedEof` if the other side has ended; `InvalidData`.
@@ -223,13 +223,17 @@ pub(super) fn receive<T: Wire>(mut from: impl Read, most: usize) -> io::Result<T
     }
     let mut bytes = vec![0; len];
     from.read_exact(&mut bytes)?;
-    decoded(&bytes)
+    wire::last(&mut Input::new(&bytes, most)).map_err(unsound)
 }
 
-/// Reads a message.
+/// Reads a message of the broker.
 ///
 /// # Errors
 /// `InvalidData`.
 pub(super) fn decoded<T: Wire>(bytes: &[u8]) -> io::Result<T> {
-    wire::read(bytes).map_err(|malformed| io::Error::new(io::ErrorKind::InvalidData, malformed))
+    wire::read(bytes).map_err(unsound)
+}
+
+fn unsound(malformed: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, malformed)
 }

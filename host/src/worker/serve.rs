@@ -23,7 +23,7 @@ use crate::world::{self, State};
 /// records, budgets.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Names of tests of a plugin, each at most.
+/// Tests that a plugin has at most.
 const MAX_TESTS: usize = 10_000;
 
 /// Bytes of the answer to [`ToWorker::Map`], at most.
