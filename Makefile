@@ -26,7 +26,7 @@ TARGETS ?= object model btf policy record signature sections manifest check fmt
 # Objects of `make mutants`, and those of them that `ks-host inspect` is given.
 MUTANTS ?= 1000000
 INSPECTED ?= 100000
-# What `make mutation` changes: object, policy, readings, literals or folding.
+# What `make mutation` changes: object, policy, look, readings, literals or folding.
 PART ?= object
 # Moments at which `make killed` kills a host, for each kind of program.
 MOMENTS ?= 100
