@@ -65,7 +65,7 @@ pub struct Linker<T: 'static> {
 }
 
 enum Destination<T: 'static> {
-    Engine(wasmtime::component::Linker<T>),
+    Engine(Box<wasmtime::component::Linker<T>>),
     Served(Served<T>),
 }
 
@@ -78,7 +78,7 @@ impl<T: 'static> Linker<T> {
         imported: Arc<BTreeSet<String>>,
         state: fn(&mut T) -> &mut State,
     ) -> Linker<T> {
-        Linker { to: Destination::Engine(inner), answers, imported, state, seen: Number::FIRST }
+        Linker { to: Destination::Engine(Box::new(inner)), answers, imported, state, seen: Number::FIRST }
     }
 
     /// Collects functions for a worker whose plugin imports these interfaces, for example `perf`.
@@ -99,7 +99,7 @@ impl<T: 'static> Linker<T> {
     /// Returns the wrapped linker; none for functions that are served.
     pub(super) fn into_inner(self) -> Option<wasmtime::component::Linker<T>> {
         match self.to {
-            Destination::Engine(inner) => Some(inner),
+            Destination::Engine(inner) => Some(*inner),
             Destination::Served(_) => None,
         }
     }
