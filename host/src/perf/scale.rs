@@ -247,6 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sum_lacks_what_a_part_lacks() {
+        let whole = Tally::of(1, Times { enabled: 1, running: 1 });
+        let most = Tally::of(u64::MAX, Times { enabled: 2, running: 1 });
+        assert!(most.saturated && most.plus(whole).saturated && whole.plus(most).saturated);
+        let over = Tally::of(u64::MAX, Times { enabled: 1, running: 1 });
+        assert!(!over.saturated && over.plus(whole).saturated && !whole.plus(whole).saturated);
+        let lacking = whole.lacking(true);
+        assert!(lacking.is_partial() && lacking.plus(whole).is_partial() && whole.plus(lacking).is_partial());
+        assert!(!whole.lacking(false).plus(whole).is_partial());
+        let nothing = Tally::nothing();
+        assert_eq!((nothing.raw, nothing.scaled(), nothing.state()), (0, None, State::NeverRan));
+    }
+
+    #[test]
     fn a_sum_is_scaled_part_by_part() {
         let part = |raw, enabled, running| Tally::of(raw, Times { enabled, running });
         let sum = part(10, 100, 50).plus(part(10, 100, 100));

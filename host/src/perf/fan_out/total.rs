@@ -71,3 +71,54 @@ pub(super) struct GoneCpu {
     pub(super) task: i32,
     pub(super) tally: Tally,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::scale::{State, Times};
+    use super::*;
+
+    fn at(task: i32, cpu: i32, core: Option<&str>, point: usize) -> CpuAndTask {
+        CpuAndTask { task, cpu, core: core.map(str::to_owned), point, cgroup: None }
+    }
+
+    fn half(raw: u64) -> Tally {
+        Tally::of(raw, Times { enabled: 100, running: 50 })
+    }
+
+    fn sum(parts: &[(CpuAndTask, Tally)], gone: &[GoneCpu]) -> Tally {
+        let mut total = Total::default();
+        parts.iter().for_each(|(location, tally)| total.add(location, *tally));
+        total.add_gone(gone);
+        total.sum()
+    }
+
+    #[test]
+    fn cpus_are_independent_and_a_task_is_one_on_all_of_them() {
+        assert_eq!(sum(&[], &[]).raw, 0);
+        let cpus = sum(&[(at(-1, 0, None, 0), half(3)), (at(-1, 1, None, 0), half(4))], &[]);
+        assert_eq!((cpus.raw, cpus.scaled(), cpus.times.enabled), (7, Some(14), 200));
+        let task = sum(&[(at(7, 0, None, 0), half(3)), (at(7, 1, None, 0), half(4))], &[]);
+        assert_eq!((task.raw, task.scaled(), task.times.enabled), (7, Some(7), 100));
+        let tasks = sum(&[(at(7, 0, None, 0), half(3)), (at(8, 0, None, 0), half(4))], &[]);
+        assert_eq!((tasks.raw, tasks.scaled(), tasks.times.enabled), (7, Some(14), 200));
+        let core =
+            |core, raw, running| (at(7, -1, Some(core), 0), Tally::of(raw, Times { enabled: 100, running }));
+        let cores = sum(&[core("big", 3, 100), core("small", 0, 0)], &[]);
+        assert_eq!((cores.raw, cores.state(), cores.is_partial()), (3, State::Counted, false));
+    }
+
+    #[test]
+    fn cpus_that_are_gone_count() {
+        let gone = GoneCpu { cpu: 1, point: 0, task: -1, tally: half(4) };
+        let cpus = sum(&[(at(-1, 0, None, 0), half(3))], &[gone]);
+        assert_eq!((cpus.raw, cpus.scaled(), cpus.times.enabled), (7, Some(14), 200));
+        let of_task = sum(&[(at(7, 0, None, 0), half(3))], &[GoneCpu { task: 7, ..gone }]);
+        assert_eq!((of_task.raw, of_task.scaled(), of_task.times.enabled), (7, Some(7), 100));
+    }
+
+    #[test]
+    fn probed_instructions_share_one_time() {
+        let points = sum(&[(at(7, -1, None, 0), half(3)), (at(7, -1, None, 1), half(4))], &[]);
+        assert_eq!((points.raw, points.scaled(), points.times.enabled), (7, Some(14), 100));
+    }
+}
