@@ -225,7 +225,35 @@ mod tests {
     #[test]
     fn root_loaded_instructions_are_those_of_the_object() {
         let (open, admitted) = prepared();
-        look(&open, admitted.object().model()).expect("nothing differs");
+        let model = admitted.object().model();
+        look(&open, model).expect("nothing differs");
+        let mut other = model.clone();
+        let body =
+            other.programs.iter_mut().map(|program| &mut program.body).find(|body| body.code.len() > 1);
+        body.expect("one has several instructions").code.pop();
+        look(&open, &other).expect_err("an instruction less");
+        let mut unknown = model.clone();
+        unknown.programs.pop();
+        look(&open, &unknown).expect_err("a program less");
+    }
+
+    /// Addresses are those of the kernel's own list.
+    #[test]
+    fn root_addresses_are_found_by_name() {
+        let (_, admitted) = prepared();
+        let model = admitted.object().model();
+        let names = KernelNames::default();
+        let symbols = names.symbols(model).expect("it is root's");
+        let (name, known) = symbols.first_key_value().expect("the kernel has some of them");
+        let (known, at) = (*known.first().expect("an address"), 1 << 40);
+        let ksym = model.ksyms.iter().position(|ksym| ksym.name.as_str() == name).expect("it is asked for");
+        let looked = |address| {
+            let addresses = BTreeMap::from([(KsymId(ksym as u32), address)]);
+            names.check_addresses(model, &ResolvedKsyms { addresses, ..ResolvedKsyms::default() })
+        };
+        assert!(known != 0 && looked(known).is_ok() && looked(0).is_ok(), "{known:#x}");
+        let refused = looked(known ^ at).expect_err("nothing is there");
+        assert!(refused.contains(name.as_str()) && refused.contains("the loader took"), "{refused}");
     }
 
     /// Returns the bits of a slot that a CO-RE record may set: the loader computes them from the types of the
@@ -299,13 +327,20 @@ mod tests {
         let name = model.ksyms.iter().find(functions).expect("it calls one").name.as_str();
         let called = model.ksyms.iter().position(|ksym| ksym.name.as_str() == name).expect("it has it");
         let base = kernel_types::running().expect("it has types");
-        let module = |function: &str| {
-            let strings = [function.as_bytes(), &[0]].concat();
-            let words = [0x0001_eb9f, 24, 0, 12, 12, strings.len() as u32, base.string_len(), 12 << 24, 1];
-            let bytes =
-                words.iter().flat_map(|word: &u32| word.to_le_bytes()).chain(strings).collect::<Vec<_>>();
-            SplitBtf::parse(bytes, base).expect("a function")
+        let module_of = |functions: &[&str]| {
+            let strings: Vec<u8> = functions.iter().flat_map(|name| name.bytes().chain([0])).collect();
+            let mut at = base.string_len();
+            let mut types = Vec::new();
+            for function in functions {
+                types.extend([at, 12 << 24, 1]);
+                at += function.len() as u32 + 1;
+            }
+            let bytes = types.len() as u32 * 4;
+            let head = [0x0001_eb9f, 24, 0, bytes, bytes, strings.len() as u32];
+            let words = head.into_iter().chain(types).flat_map(u32::to_le_bytes);
+            SplitBtf::parse(words.chain(strings).collect::<Vec<_>>(), base).expect("functions")
         };
+        let module = |function: &str| module_of(&[function]);
         let names = |modules: &[(&str, &str)]| {
             let modules = modules.iter().map(|(name, function)| ((*name).to_owned(), module(function)));
             KernelNames { modules: OnceCell::from(modules.collect::<Vec<_>>()), ..KernelNames::default() }
@@ -321,5 +356,21 @@ mod tests {
         assert!(!looked(&names(&[("right", name)]), own + 1, 1));
         assert!(!looked(&names(&[]), own, 1));
         assert!(!looked(&names(&[("right", name)]), own, 0), "no type of the kernel itself");
+        // One module has one number.
+        let second = model.ksyms.iter().filter(functions).nth(1).expect("it calls two").name.as_str();
+        let at = model.ksyms.iter().position(|ksym| ksym.name.as_str() == second).expect("it has it");
+        let both = |module: i32| {
+            let ty = |id, module| KernelType { id, module };
+            let types = BTreeMap::from([
+                ((KsymId(called as u32), KsymUse::Call), ty(own, 1)),
+                ((KsymId(at as u32), KsymUse::Call), ty(own + 1, module)),
+            ]);
+            let names = KernelNames {
+                modules: OnceCell::from(vec![("right".to_owned(), module_of(&[name, second]))]),
+                ..KernelNames::default()
+            };
+            names.check_types(model, &ResolvedKsyms { types, ..ResolvedKsyms::default() }).is_ok()
+        };
+        assert!(both(1) && !both(2));
     }
 }
