@@ -202,8 +202,9 @@ fn root_hits_that_the_kernel_skips_are_reported_with_the_readings() {
     let outcome = running.stop();
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let [seen, counted] = outcome.numbers("seen")[..] else { panic!("{outcome:#?}") };
-    // The counter misses the hits that the program missed.
-    assert!(seen > 0 && seen.abs_diff(counted) < 20, "{outcome:#?}");
+    // The counter misses the hits that the program missed; the two are read one after the other.
+    let between = 20.max(seen.unsigned_abs() / 100);
+    assert!(seen > 0 && seen.abs_diff(counted) < between, "{outcome:#?}");
     let reports = outcome.stderr.lines().filter(|line| line.contains("were skipped by the kernel")).count();
     assert!((1..10).contains(&reports), "{outcome:#?}");
     assert!(outcome.stderr.contains("`timer/hrtimer_expire_entry`"), "{outcome:#?}");
