@@ -138,7 +138,7 @@ fn exchange(child: &mut Child, input: Vec<u8>, bounds: Bounds) -> Option<Vec<u8>
 }
 
 /// Describes how a process ended.
-fn ended(status: ExitStatus) -> String {
+pub(crate) fn ended(status: ExitStatus) -> String {
     match status.signal().map(Signal::try_from) {
         Some(Ok(signal)) => format!("was ended by {}", signal.as_str()),
         Some(Err(_)) | None => format!("ended with {status}"),
@@ -189,7 +189,7 @@ fn bound(memory: u64, seconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up the user and groups of root. In a user namespace without a mapping for nobody, the user id stays.
+/// Drops the user and groups of root. In a user namespace without a mapping for nobody, the user id stays.
 pub(crate) fn become_nobody() {
     if geteuid().is_root() {
         // The capabilities are dropped apart.

@@ -21,7 +21,7 @@ use crate::plugin::{
     Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, Request};
-use crate::worker::{self, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
+use crate::worker::{self, Export, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
 /// Adds functions to what a host offers to plugins.
@@ -109,12 +109,8 @@ impl Host {
     fn prepare_here(&self, plugin: &Plugin) -> Result<(Form, CodeOrigin), PluginError> {
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
         let functions = Arc::new(self.engine.functions(&component));
-        let mut linker = world::linker(&self.engine, Answers::Host, &functions)
-            .map_err(|error| PluginError::Component(error.to_string()))?;
-        if plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
-            world::wasi::add(&mut linker, &component)
-                .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
-        }
+        let mut linker =
+            world::linker_for(&self.engine, Answers::Host, &functions, (plugin.imports(), &component))?;
         if let Some(offer) = self.offer {
             offer(&mut linker)
                 .map_err(|error| PluginError::Component(format!("functions of this program: {error:#}")))?;
@@ -129,7 +125,7 @@ impl Host {
         program: &WorkerProgram,
     ) -> Result<(Form, CodeOrigin), PluginError> {
         let start = |anew| {
-            let (code, origin) = self.engine.code_for_worker(plugin, self.cache.as_ref(), anew)?;
+            let (code, origin) = self.engine.trusted_code(plugin, self.cache.as_ref(), anew)?;
             let code = worker::PluginCode::new(&code, plugin)
                 .map_err(|error| PluginError::Component(format!("its code finds no memory: {error}")))?;
             Ok::<_, PluginError>((Worker::start(program, &code), code, origin))
@@ -143,7 +139,7 @@ impl Host {
         let ready = started.map_err(PluginError::from)?;
         let lists_tests = ready.lists_tests;
         let (program, ready) = (program.clone(), Mutex::new(Some(ready)));
-        Ok((Form::Apart { program, code, lists_tests, ready }, origin))
+        Ok((Form::Apart(WorkerForm { program, code, lists_tests, ready }), origin))
     }
 }
 
@@ -168,13 +164,24 @@ enum Form {
         functions: Arc<BTreeSet<String>>,
     },
     /// In a process of its own.
-    Apart {
-        program: WorkerProgram,
-        code: worker::PluginCode,
-        lists_tests: bool,
-        /// The process that has shown that the code fits; the first run takes it.
-        ready: Mutex<Option<Worker>>,
-    },
+    Apart(WorkerForm),
+}
+
+/// What starts the processes of a plugin.
+struct WorkerForm {
+    program: WorkerProgram,
+    code: worker::PluginCode,
+    lists_tests: bool,
+    /// The process that has shown that the code fits; the first run takes it.
+    ready: Mutex<Option<Worker>>,
+}
+
+impl WorkerForm {
+    /// Returns a worker that has loaded the code.
+    fn worker(&self) -> Result<Worker, PluginError> {
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ready.map_or_else(|| Worker::start(&self.program, &self.code).map_err(PluginError::from), Ok)
+    }
 }
 
 /// What is called of a plugin.
@@ -203,15 +210,23 @@ impl Call {
         }
     }
 
-    /// Calls it in a worker.
-    fn apart(self, serving: &mut worker::Serving<'_>, entry: ExportCall) -> Result<Outcome, String> {
-        let (linger, entry) = match &self {
-            Call::Run { linger } => (*linger, entry),
-            Call::Tests(_) => (false, ExportCall { lists_tests: true, ..entry }),
-            Call::Test(name) => (false, ExportCall { test: Some(name.clone()), ..entry }),
-        };
-        match (worker::serve(serving, entry), self) {
-            (worker::Served::Ended(outcome), _) => Ok(lingered(outcome, linger, serving.store.data_mut())),
+    /// Returns the export that a worker calls.
+    fn export(&self) -> Export {
+        match self {
+            Call::Run { .. } => Export::Run,
+            Call::Tests(_) => Export::Tests,
+            Call::Test(name) => Export::Test(name.clone()),
+        }
+    }
+
+    /// Takes what a worker answers in the end.
+    ///
+    /// # Errors
+    /// How the connection to it ended.
+    fn served(self, served: worker::Served, state: &mut State) -> Result<Outcome, String> {
+        match (served, self) {
+            (worker::Served::Ended(outcome), Call::Run { linger }) => Ok(lingered(outcome, linger, state)),
+            (worker::Served::Ended(outcome), _) => Ok(outcome),
             (worker::Served::Tests(names), Call::Tests(found)) => Ok(keep(&found, names)),
             (worker::Served::Tests(_), _) => Err("it lists tests, and was not asked for them".into()),
             (worker::Served::Gone(reason), _) => Err(reason),
@@ -266,7 +281,7 @@ impl PreparedPlugin {
     pub fn tests(&self, options: RunOptions) -> Result<Vec<String>, Outcome> {
         let lists_tests = match &self.form {
             Form::Here { prepared, .. } => prepared.lists_tests(),
-            Form::Apart { lists_tests, .. } => *lists_tests,
+            Form::Apart(form) => form.lists_tests,
         };
         if !lists_tests {
             return Ok(Vec::new());
@@ -301,7 +316,7 @@ impl PreparedPlugin {
         let audit = options.audit.clone().map(|audit| (audit, options.name.clone()));
         let outcome = match &self.form {
             Form::Here { prepared, functions } => self.call_here(prepared, functions, &watch, options, call),
-            Form::Apart { .. } => self.call_worker(&watch, options, call),
+            Form::Apart(form) => self.call_worker(form, &watch, options, call),
         };
         if let Some((audit, name)) = audit {
             let answer = Some(format!("exit code {}", outcome.exit_code()));
@@ -347,8 +362,8 @@ impl PreparedPlugin {
     }
 
     /// Calls the plugin in a worker, whose calls a thread of this process answers.
-    fn call_worker(&self, watch: &Watch, options: RunOptions, call: Call) -> Outcome {
-        let worker = match self.worker() {
+    fn call_worker(&self, form: &WorkerForm, watch: &Watch, options: RunOptions, call: Call) -> Outcome {
+        let worker = match form.worker() {
             Ok(worker) => worker,
             Err(error) => return Outcome::Failed(error.to_string()),
         };
@@ -375,15 +390,6 @@ impl PreparedPlugin {
             }
             _ => outcome,
         }
-    }
-
-    /// Returns a worker that has loaded the code.
-    fn worker(&self) -> Result<Worker, PluginError> {
-        let Form::Apart { program, code, ready, .. } = &self.form else {
-            return Err(PluginError::Component("it runs in this process".into()));
-        };
-        let ready = ready.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ready.map_or_else(|| Worker::start(program, code).map_err(PluginError::from), Ok)
     }
 
     /// Links the plugin with the implementation of its host calls.
@@ -478,15 +484,6 @@ impl Asked {
     }
 }
 
-impl From<NoWorker> for PluginError {
-    fn from(reason: NoWorker) -> PluginError {
-        match reason {
-            NoWorker::Plugin(error) => error,
-            NoWorker::OtherEngine(reason) => PluginError::Component(reason),
-        }
-    }
-}
-
 /// Replaces the outcome of a plugin that ended by itself if its last output was lost.
 fn with_lost_output(outcome: Outcome, state: &State) -> Outcome {
     match (outcome, state.output_lost()) {
@@ -515,8 +512,7 @@ impl WorkerRun {
         functions: &BTreeSet<String>,
         call: Call,
     ) -> Result<Outcome, String> {
-        let limits = Limits::of(&options.policy);
-        let entry = ExportCall::of(&limits, options.confine);
+        let entry = ExportCall::of(call.export(), &options.policy, options.confine);
         let served = match world::served(options.calls.answers(), &self.asked.imports) {
             Ok(served) => served,
             Err(error) => return Ok(Outcome::Failed(error.to_string())),
@@ -531,10 +527,9 @@ impl WorkerRun {
             Err(outcome) => return Ok(outcome),
         };
         let mut store = Store::new(self.engine.inner(), state);
-        let outcome = {
-            let mut serving = worker::Serving { socket, functions: &served, store: &mut store };
-            call.apart(&mut serving, entry)?
-        };
+        let mut serving = worker::Serving { socket, functions: &served, store: &mut store };
+        let ended = worker::serve(&mut serving, entry);
+        let outcome = call.served(ended, store.data_mut())?;
         Ok(with_lost_output(outcome, store.data()))
     }
 }

@@ -5,18 +5,17 @@
 #![expect(unsafe_code, reason = "libbpf's functions and file descriptors")]
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
 use std::mem::zeroed;
 use std::process::Command;
 use std::ptr;
 
 use libbpf_sys as libbpf;
-use nix::errno::Errno;
 use nix::libc;
 
 use crate::Folder;
-use crate::prepared::{Owner, text};
+use crate::prepared::{self, Owner, text};
 use crate::refused::{Call, PendingCall, observe};
 
 /// Set for the child: the path of the object that it loads.
@@ -241,17 +240,7 @@ pub fn load_if_asked() {
 }
 
 fn open(elf: &[u8]) -> Owner {
-    let name = CString::new("tool").expect("without a zero");
-    let options = libbpf::bpf_object_open_opts {
-        sz: size_of::<libbpf::bpf_object_open_opts>() as libbpf::size_t,
-        object_name: name.as_ptr(),
-        ..Default::default()
-    };
-    // SAFETY: the bytes and the options live until the call returns; the result is closed by the owner.
-    let object = unsafe {
-        libbpf::bpf_object__open_mem(elf.as_ptr().cast(), elf.len() as libbpf::size_t, &raw const options)
-    };
-    Owner(ptr::NonNull::new(object).unwrap_or_else(|| panic!("open: {}", Errno::last())))
+    prepared::open("tool", elf).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Calls a function with each program and its name.

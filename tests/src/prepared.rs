@@ -17,15 +17,11 @@ pub struct Prepared {
     pub maps: BTreeMap<String, [u32; 5]>,
 }
 
-/// Opens and prepares an object: creates its maps and relocates its instructions. The name is that of maps of
-/// variables.
+/// Opens an object. The name is that of maps of variables.
 ///
 /// # Errors
 /// The step that failed with its errno.
-///
-/// Source: libbpf 1.7, `bpf_object__prepare`.
-pub fn prepare(name: &str, elf: &[u8]) -> Result<Prepared, String> {
-    libbpf_rs::set_print(None);
+pub(crate) fn open(name: &str, elf: &[u8]) -> Result<Owner, String> {
     let name = CString::new(name).map_err(|error| error.to_string())?;
     let options = libbpf::bpf_object_open_opts {
         sz: size_of::<libbpf::bpf_object_open_opts>() as libbpf::size_t,
@@ -36,7 +32,19 @@ pub fn prepare(name: &str, elf: &[u8]) -> Result<Prepared, String> {
     let object = unsafe {
         libbpf::bpf_object__open_mem(elf.as_ptr().cast(), elf.len() as libbpf::size_t, &raw const options)
     };
-    let object = Owner(ptr::NonNull::new(object).ok_or_else(|| failed("open"))?);
+    ptr::NonNull::new(object).map(Owner).ok_or_else(|| failed("open"))
+}
+
+/// Opens and prepares an object: creates its maps and relocates its instructions. The name is that of maps of
+/// variables.
+///
+/// # Errors
+/// The step that failed with its errno.
+///
+/// Source: libbpf 1.7, `bpf_object__prepare`.
+pub fn prepare(name: &str, elf: &[u8]) -> Result<Prepared, String> {
+    libbpf_rs::set_print(None);
+    let object = open(name, elf)?;
     // SAFETY: the object is open.
     if unsafe { libbpf::bpf_object__prepare(object.0.as_ptr()) } != 0 {
         return Err(failed("prepare"));

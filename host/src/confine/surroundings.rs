@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
-use std::ops::Deref;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +28,7 @@ pub struct Outputs(BTreeMap<u32, PathBuf>);
 /// Numbers of descriptors that one plugin's thread alone writes to.
 static OF_ONE_PLUGIN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// A file that is no output of plugins, but of the one that [`Outputs::with`] gives it to.
+/// A file that is no output of plugins, but of the one that [`Outputs::with`] adds it for.
 #[derive(Debug)]
 pub(crate) struct FileOfOne {
     file: File,

@@ -10,7 +10,7 @@ use super::{ConfineError, capabilities};
 const CALLS: &[CallGroup] = &[
     calls(
         &[(libc::SYS_recvmsg, "recvmsg"), (libc::SYS_recvfrom, "recvfrom")],
-        "answers of the broker, and descriptors that it gives",
+        "answers of the broker, and descriptors that it sends",
     ),
     calls(&[(libc::SYS_write, "write")], "calls, to the broker")
         .with(&[&[Condition::Output { at: 0 }]], "to its socket"),

@@ -65,10 +65,6 @@ pub(super) fn engine_words(error: &wasmtime::Error) -> String {
     visible(&format!("{error:#}"), MOST_BYTES).into_owned()
 }
 
-fn not_written(error: wasmtime::Error) -> PluginError {
-    PluginError::Component(format!("the code cannot be written: {}", engine_words(&error)))
-}
-
 impl Engine {
     /// Creates the engine. It compiles on the calling thread: threads that stay in the process would make every
     /// system call with a descriptor take a reference to it, which is a tenth of the time of a reading.
@@ -116,18 +112,6 @@ impl Engine {
         Engine { apart: Some(apart), compile_bytes, ..self }
     }
 
-    /// Compiles the code of a plugin, in a separate process if [`Engine::with_compiler`] was called.
-    ///
-    /// # Errors
-    /// [`PluginError::Component`] if the component is not valid, or takes too much memory;
-    /// [`PluginError::CompileTime`] if it takes too long.
-    pub fn compile(&self, plugin: &Plugin) -> Result<Component, PluginError> {
-        match self.compiled_apart(plugin)? {
-            Some(code) => self.loaded(&code),
-            None => self.compile_here(plugin),
-        }
-    }
-
     /// Compiles the code of a plugin in a separate process; returns none if there is no compiler for that.
     fn compiled_apart(&self, plugin: &Plugin) -> Result<Option<TrustedCode>, PluginError> {
         let compile = |apart: &Apart| {
@@ -173,38 +157,37 @@ impl Engine {
         }
     }
 
-    /// Returns the code of a plugin, from the cache if possible; otherwise compiles it and stores it there.
+    /// Returns the code of a plugin, from the cache if possible; otherwise compiles it, in a separate process if
+    /// [`Engine::with_compiler`] was called, and stores it there.
     ///
     /// # Errors
-    /// See [`Engine::compile`]. A failure of the cache is reported in the result.
+    /// [`PluginError::Component`] if the component is not valid, or takes too much memory;
+    /// [`PluginError::CompileTime`] if it takes too long. A failure of the cache is reported in the result.
     pub fn code(
         &self,
         plugin: &Plugin,
         cache: Option<&Cache>,
     ) -> Result<(Component, CodeOrigin), PluginError> {
-        let Some(cache) = cache else { return Ok((self.compile(plugin)?, CodeOrigin::Compiled)) };
-        let name = EntryName::new(plugin.bytes(), self.compatibility());
-        // Code that the engine rejects, because it was compiled with other options, is compiled again.
-        if let Some(component) = cache.load(&name).and_then(|code| sys::load(&self.inner, &code).ok()) {
-            return Ok((component, CodeOrigin::Cached));
+        if cache.is_none() && self.apart.is_none() {
+            return Ok((self.compile_here(plugin)?, CodeOrigin::Compiled));
         }
-        let store = |code: &[u8]| {
-            cache.store(&name, code).map_or_else(CodeOrigin::NotStored, |()| CodeOrigin::Stored)
-        };
-        if let Some(code) = self.compiled_apart(plugin)? {
-            return Ok((self.loaded(&code)?, store(code.bytes())));
+        let (code, origin) = self.trusted_code(plugin, cache, false)?;
+        match (self.loaded(&code), origin) {
+            // Code that the engine rejects, because it was compiled with other options, is compiled again.
+            (Err(_), CodeOrigin::Cached) => {
+                let (code, origin) = self.trusted_code(plugin, cache, true)?;
+                Ok((self.loaded(&code)?, origin))
+            }
+            (loaded, origin) => Ok((loaded?, origin)),
         }
-        let component = self.compile_here(plugin)?;
-        let code = component.serialize().map_err(not_written)?;
-        Ok((component, store(&code)))
     }
 
     /// Returns the code of a plugin without loading it, from the cache if possible; otherwise compiles it and
     /// stores it there. With `anew`, what is in the cache does not count.
     ///
     /// # Errors
-    /// As [`Engine::code`].
-    pub(crate) fn code_for_worker(
+    /// As for [`Engine::code`].
+    pub(crate) fn trusted_code(
         &self,
         plugin: &Plugin,
         cache: Option<&Cache>,
@@ -218,7 +201,12 @@ impl Engine {
         }
         let code = match self.compiled_apart(plugin)? {
             Some(code) => code,
-            None => TrustedCode::own(self.compile_here(plugin)?.serialize().map_err(not_written)?),
+            None => {
+                let code = self.compile_here(plugin)?.serialize();
+                TrustedCode::own(code.map_err(|error| {
+                    PluginError::Component(format!("the code cannot be written: {}", engine_words(&error)))
+                })?)
+            }
         };
         let origin = match entry {
             None => CodeOrigin::Compiled,

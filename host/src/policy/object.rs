@@ -311,7 +311,8 @@ impl Admitted {
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         let maps = self.object.model.map_memory(cpus).map(|(name, memory)| {
             let charged = charge(&name).unwrap_or_default();
-            let is_ring = memory.ring_bytes > 0;
+            // A map of ring buffers is charged apart from the ring inside.
+            let is_ring = memory.map_bytes == 0;
             let (map_bytes, ring_bytes) = if is_ring { (0, charged) } else { (charged, 0) };
             memory.largest(Memory { maps: 0, map_bytes, ring_bytes })
         });

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use ks_wit::lines::Lines;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
+use wasmtime::component::Component;
 
-use super::protocol::{End, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
+use super::protocol::{End, Export, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
 use super::{confine, sys};
 use crate::options::RunOptions;
-use crate::plugin::{Engine, Facts, Instance, Outcome, PluginError, Prepared, TrustedCode};
+use crate::plugin::{Engine, Facts, Limits, Outcome, PluginError, Prepared, TrustedCode};
 use crate::processes;
 use crate::processes::channel::{self, Received};
 use crate::world::served::{Broker, MapPages};
@@ -37,7 +38,7 @@ pub fn serve_if_asked() {
 #[doc(hidden)]
 pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
     work_if_asked(|_, entry, broker| {
-        let test = entry.test.as_deref().unwrap_or_default();
+        let test = if let Export::Test(name) = &entry.export { name } else { "" };
         FromWorker::Ended(End::Failed(attack(&broker.0, test)))
     });
 }
@@ -106,6 +107,8 @@ fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io:
     let broker = Connection(Arc::new(io::stdin().as_fd().try_clone_to_owned()?.into()));
     let (ToWorker::Start(start), _) = broker.receive()? else { return Err(unexpected()) };
     let engine = Engine::new().map_err(io::Error::other)?;
+    // Before the broker knows that it is ready: until then the signal would end it.
+    sys::interrupt_by_signal(engine.inner())?;
     let loaded = match load(&engine, &start) {
         Ok(loaded) => loaded,
         Err(refused) => return broker.send(&FromWorker::Refused(refused)),
@@ -113,9 +116,8 @@ fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io:
     let functions = loaded.functions.iter().cloned().collect();
     broker.send(&FromWorker::Ready(Ready { functions, lists_tests: loaded.prepared.lists_tests() }))?;
     let (ToWorker::Enter(entry), _) = broker.receive()? else { return Err(unexpected()) };
-    sys::interrupt_by_signal(engine.inner())?;
     if entry.confined {
-        confine::enter(&entry.limits()).map_err(io::Error::other)?;
+        confine::enter(&Limits::of(&entry.policy())).map_err(io::Error::other)?;
     }
     broker.send(&act(&loaded, &entry, broker.clone()))
 }
@@ -130,24 +132,26 @@ fn load(engine: &Engine, start: &Start) -> Result<Loaded, Refused> {
     let code = read_code().map_err(|error| Refused::Code(error.to_string()))?;
     let component =
         engine.loaded(&TrustedCode::own(code)).map_err(|error| Refused::Code(error.to_string()))?;
-    let does_not_fit = |error: &dyn std::fmt::Display| Refused::Component(error.to_string());
     let functions = Arc::new(engine.functions(&component));
-    let mut linker =
-        world::linker(engine, Answers::Broker, &functions).map_err(|error| does_not_fit(&error))?;
-    if start.imports.iter().any(|import| world::wasi::is_wasi(import)) {
-        world::wasi::add(&mut linker, &component)
-            .map_err(|error| does_not_fit(&format_args!("its imports of WASI: {error:#}")))?;
-    }
-    let lines: Result<Vec<Lines>, _> = start.lines.iter().map(|lines| Lines::from_bytes(lines)).collect();
-    let lines = lines.map_err(|error| does_not_fit(&error))?;
-    let shared_bytes = start.shared_bytes.and_then(|bytes| usize::try_from(bytes).ok());
-    let facts = Facts { imports: &start.imports, lines: &lines, shared_bytes };
-    let prepared = Prepared::new(&linker, &component, &facts).map_err(|error| match error {
+    let prepared = link(engine, &component, &functions, start).map_err(|error| match error {
         PluginError::Contract { contract, .. } => Refused::Contract(contract),
         PluginError::Component(reason) => Refused::Component(reason),
-        error => does_not_fit(&error),
+        error => Refused::Component(error.to_string()),
     })?;
     Ok(Loaded { prepared, functions })
+}
+
+fn link(
+    engine: &Engine,
+    component: &Component,
+    functions: &Arc<BTreeSet<String>>,
+    start: &Start,
+) -> Result<Prepared<State>, PluginError> {
+    let linker = world::linker_for(engine, Answers::Broker, functions, (&start.imports, component))?;
+    let lines: Result<Vec<Lines>, _> = start.lines.iter().map(|lines| Lines::from_bytes(lines)).collect();
+    let lines = lines.map_err(|error| PluginError::Component(error.to_string()))?;
+    let shared_bytes = start.shared_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    Prepared::new(&linker, component, &Facts { imports: &start.imports, lines: &lines, shared_bytes })
 }
 
 fn read_code() -> io::Result<Vec<u8>> {
@@ -157,20 +161,24 @@ fn read_code() -> io::Result<Vec<u8>> {
 }
 
 fn run(prepared: &Prepared<State>, entry: &ExportCall, broker: Connection) -> FromWorker {
-    let options =
-        RunOptions { stdout: Box::new(io::sink()), stderr: Box::new(io::sink()), ..RunOptions::new("") };
+    let policy = entry.policy();
+    let limits = Limits::of(&policy);
+    // Nothing is written here: output is a call.
+    let options = RunOptions {
+        stdout: Box::new(io::sink()),
+        stderr: Box::new(io::sink()),
+        policy,
+        ..RunOptions::new("")
+    };
     let state = State::new(options, None, None).asking(Box::new(broker));
-    let mut instance = match prepared.instantiate(state, &entry.limits()) {
+    let mut instance = match prepared.instantiate(state, &limits) {
         Ok(instance) => instance,
         Err(outcome) => return FromWorker::Ended(End::of(outcome)),
     };
     let ended = |outcome: Outcome| FromWorker::Ended(End::of(outcome));
-    if entry.lists_tests {
-        return instance.tests().map_or_else(ended, FromWorker::Tests);
+    match &entry.export {
+        Export::Run => ended(instance.run()),
+        Export::Test(name) => ended(instance.run_test(name)),
+        Export::Tests => instance.tests().map_or_else(ended, FromWorker::Tests),
     }
-    let run = |instance: &mut Instance<State>| match &entry.test {
-        Some(test) => instance.run_test(test),
-        None => instance.run(),
-    };
-    ended(run(&mut instance))
 }

@@ -26,5 +26,5 @@ mod sys;
 pub use child::{serve_if_asked, serve_taken_over_if_asked};
 pub use process::WorkerProgram;
 pub(crate) use process::{NoWorker, PluginCode, Worker};
-pub(crate) use protocol::ExportCall;
+pub(crate) use protocol::{Export, ExportCall};
 pub(crate) use serve::{RemoteMemory, Served, Serving, serve};

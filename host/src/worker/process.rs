@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 use super::child::ARGUMENT;
 use super::protocol::{FromWorker, Ready, Refused, Start, ToWorker, receive, send};
 use super::sys::INTERRUPT;
+use crate::apart;
 use crate::confine::FileOfOne;
 use crate::plugin::{Interrupt, Plugin, PluginError, TrustedCode};
 
@@ -50,6 +51,8 @@ pub(crate) struct PluginCode {
 }
 
 impl PluginCode {
+    /// Copies the code to such memory.
+    ///
     /// # Errors
     /// Of memfd_create(2) and write(2).
     pub(crate) fn new(code: &TrustedCode, plugin: &Plugin) -> io::Result<PluginCode> {
@@ -76,6 +79,15 @@ pub(crate) enum NoWorker {
     OtherEngine(String),
     /// The plugin does not fit this host.
     Plugin(PluginError),
+}
+
+impl From<NoWorker> for PluginError {
+    fn from(reason: NoWorker) -> PluginError {
+        match reason {
+            NoWorker::Plugin(error) => error,
+            NoWorker::OtherEngine(reason) => PluginError::Component(reason),
+        }
+    }
 }
 
 /// A worker that has loaded its code; ended when it is dropped.
@@ -177,10 +189,7 @@ impl Process {
             _ => child.kill().and_then(|()| child.wait()),
         };
         match ended {
-            Ok(status) => match status.signal().map(Signal::try_from) {
-                Some(Ok(signal)) => format!("was ended by {}", signal.as_str()),
-                _ => format!("ended with {status}"),
-            },
+            Ok(status) => apart::ended(status),
             Err(error) => format!("cannot be waited for: {error}"),
         }
     }

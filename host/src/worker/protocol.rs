@@ -3,11 +3,11 @@
 //! The broker treats what a worker sends as hostile: every length is bounded, every value is checked.
 
 use std::io::{self, Read, Write};
-use std::time::Duration;
 
 use ks_host_macros::Wire;
 
-use crate::plugin::{Abort, Exit, Limits, Outcome};
+use crate::plugin::{Abort, Exit, Outcome};
+use crate::policy::{Limit, Policy};
 use crate::text;
 use crate::world::wire::{self, Input, Malformed, Wire};
 
@@ -50,47 +50,41 @@ pub(super) struct Start {
     pub(super) shared_bytes: Option<u64>,
 }
 
-/// The export that is called.
+/// An export of a plugin.
+#[derive(Debug, Clone, Wire)]
+pub(crate) enum Export {
+    /// The plugin itself.
+    Run,
+    /// The names of its tests.
+    Tests,
+    /// The test of this name.
+    Test(String),
+}
+
+/// The call of an export.
 #[derive(Debug, Clone, Wire)]
 pub(crate) struct ExportCall {
-    /// The test to run; none for the plugin itself.
-    pub(crate) test: Option<String>,
-    /// Whether the names of the tests are asked for, and nothing runs.
-    pub(crate) lists_tests: bool,
-    pub(crate) memory_bytes: u64,
-    pub(crate) table_elements: u64,
-    pub(crate) instances: u64,
-    pub(crate) call_bytes: u64,
-    pub(crate) compute_ms: u64,
+    pub(super) export: Export,
+    /// The limits of the plugin, in the order of [`Limit::ALL`].
+    limits: Vec<u64>,
     /// Whether the process drops its rights before.
-    pub(crate) confined: bool,
+    pub(super) confined: bool,
 }
 
 impl ExportCall {
-    /// Calls `run`, within these limits.
-    pub(crate) fn of(limits: &Limits, confined: bool) -> ExportCall {
-        let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
-        ExportCall {
-            test: None,
-            lists_tests: false,
-            memory_bytes: number(limits.memory_bytes),
-            table_elements: number(limits.table_elements),
-            instances: number(limits.instances),
-            call_bytes: number(limits.call_bytes),
-            compute_ms: u64::try_from(limits.compute.as_millis()).unwrap_or(u64::MAX),
-            confined,
-        }
+    /// Calls an export, within the limits of this policy.
+    pub(crate) fn of(export: Export, policy: &Policy, confined: bool) -> ExportCall {
+        let limits = Limit::ALL.map(|limit| policy.limit(limit)).to_vec();
+        ExportCall { export, limits, confined }
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        Limits {
-            memory_bytes: size(self.memory_bytes),
-            table_elements: size(self.table_elements),
-            instances: size(self.instances),
-            call_bytes: size(self.call_bytes),
-            compute: Duration::from_millis(self.compute_ms),
+    /// Returns a policy with the limits. It allows nothing: whatever a worker asks for is judged by its broker.
+    pub(super) fn policy(&self) -> Policy {
+        let mut policy = Policy::nothing();
+        for (limit, number) in Limit::ALL.into_iter().zip(&self.limits) {
+            policy.set_limit(limit, *number);
         }
+        policy
     }
 }
 

@@ -13,7 +13,7 @@ use super::protocol::{
     ExportCall, FromWorker, PagesToMap, ToWorker, TrapReason, encoded, most_bytes, receive, send,
 };
 use crate::confine::FileOfOne;
-use crate::plugin::{Outcome, PluginState as _};
+use crate::plugin::{Limits, Outcome, PluginState as _};
 use crate::processes::channel;
 use crate::text;
 use crate::world::served::MapPages;
@@ -55,7 +55,7 @@ pub(crate) fn serve(serving: &mut Serving<'_>, entry: ExportCall) -> Served {
 }
 
 fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> {
-    let most = most_bytes(entry.limits().call_bytes);
+    let most = most_bytes(Limits::of(&entry.policy()).call_bytes);
     send(serving.socket, &ToWorker::Enter(entry))?;
     loop {
         if let Err(trap) = wait(serving) {
@@ -91,7 +91,7 @@ fn wait(serving: &mut Serving<'_>) -> wasmtime::Result<()> {
         match poll(&mut [PollFd::new(serving.socket.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(0) => serving.store.data_mut().tick()?,
             Ok(_) => return Ok(()),
-            Err(Errno::EINTR) if serving.store.data().stop().killed() => return Ok(()),
+            // A worker that was killed has hung up.
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }

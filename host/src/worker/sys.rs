@@ -24,9 +24,7 @@ extern "C" fn interrupt(_: libc::c_int) {
 /// # Errors
 /// Of sigaction(2).
 pub(super) fn interrupt_by_signal(engine: &wasmtime::Engine) -> Result<(), Errno> {
-    let engine = ENGINE.get_or_init(|| engine.clone());
-    // A signal that comes before the first plugin is not lost.
-    engine.increment_epoch();
+    ENGINE.get_or_init(|| engine.clone());
     let action = SigAction::new(SigHandler::Handler(interrupt), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler reads a value that was set before, and adds to an atomic number; both may be done in a
     // handler at any time.

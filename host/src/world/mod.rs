@@ -44,9 +44,9 @@ pub(crate) mod wire;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use wasmtime::component::HasSelf;
+use wasmtime::component::{Component, HasSelf};
 
-use crate::plugin::{Engine, EngineError, interface_name};
+use crate::plugin::{Engine, EngineError, PluginError, interface_name};
 
 pub use audit::Audit;
 pub(crate) use audit::AuditEntry;
@@ -75,6 +75,25 @@ pub(crate) fn linker(
     // Recorded and replayed runs need the functions of the bindings, which the recording linker wraps.
     if answers == Answers::Host {
         lower::add_to_linker(&mut linker).map_err(failed)?;
+    }
+    Ok(linker)
+}
+
+/// Returns a linker as [`linker`], with what a component imports of WASI, too.
+///
+/// # Errors
+/// [`PluginError::Component`].
+pub(crate) fn linker_for(
+    engine: &Engine,
+    answers: Answers,
+    imported: &Arc<BTreeSet<String>>,
+    (imports, component): (&[String], &Component),
+) -> Result<wasmtime::component::Linker<State>, PluginError> {
+    let mut linker =
+        linker(engine, answers, imported).map_err(|error| PluginError::Component(error.to_string()))?;
+    if imports.iter().any(|import| wasi::is_wasi(import)) {
+        wasi::add(&mut linker, component)
+            .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
     }
     Ok(linker)
 }

@@ -95,9 +95,9 @@ fn root_the_profiler_sees_the_process_that_it_is_asked_for_inside_a_pid_namespac
     let spins = program(
         &folder,
         "spins",
-        "#include <time.h>\n__attribute__((noinline)) void turns(void) { for (volatile int i = 0; i < \
+        "#include <time.h>\n__attribute__((noinline)) void work(void) { for (volatile int i = 0; i < \
          100000; i++); }\n\
-         int main(void) { time_t end = time(0) + 60; while (time(0) < end) turns(); return 0; }\n",
+         int main(void) { time_t end = time(0) + 60; while (time(0) < end) work(); return 0; }\n",
     );
     let outcome = inside(&format!(
         "{spins} & X=$!; {} --no-cache --stacks folded {} -- --pid=$X --seconds=1; kill $X",
@@ -105,7 +105,7 @@ fn root_the_profiler_sees_the_process_that_it_is_asked_for_inside_a_pid_namespac
         repository().join("examples/perf/profile.ks").display()
     ));
     assert!(
-        outcome.stdout.lines().any(|line| line.starts_with("spins;") && line.contains(";turns ")),
+        outcome.stdout.lines().any(|line| line.starts_with("spins;") && line.contains(";work ")),
         "{outcome:#?}"
     );
 }

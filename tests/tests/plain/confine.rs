@@ -278,8 +278,8 @@ fn limits_are_read_and_not_set() {
 fn no_memory_becomes_executable() {
     let plugin = Plugin::from_bytes(component(RETURNS_0)).expect("a plugin");
     let engine = Engine::new().expect("an engine");
-    engine.compile(&plugin).expect("it compiles here");
-    let refused = confined(move || engine.compile(&plugin).map(drop).expect_err("not there").to_string());
+    engine.code(&plugin, None).expect("it compiles here");
+    let refused = confined(move || engine.code(&plugin, None).map(drop).expect_err("not there").to_string());
     assert!(refused.contains("not permitted"), "{refused}");
 }
 

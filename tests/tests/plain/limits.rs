@@ -8,17 +8,22 @@ use ks_compiler::object::table::MapKind;
 use ks_host::Host;
 use ks_host::plugin::{Outcome, Plugin};
 use ks_host::policy::{Limit, Policy};
+use ks_host::worker::WorkerProgram;
 use ks_tests::plugins::models::{map, name, request};
-use ks_tests::plugins::{RunOutput, component, elf, run_with, with_object};
-use ks_tests::{Folder, command, finish};
+use ks_tests::plugins::{RunOutput, component, elf, run_on, run_with, with_object};
+use ks_tests::{Folder, binary, command, finish};
 
-/// Runs a guest of these functions with these limits.
+/// Runs a guest of these functions with these limits, on a thread and in a process of its own: it ends the same.
 fn run(body: &str, limits: &[&str]) -> RunOutput {
     let mut policy = Policy::everything();
     for limit in limits {
         policy.limit_rule(limit).expect("a limit");
     }
-    run_with(component(body), |options| options.policy = policy)
+    let host = || Host::new().expect("an engine");
+    let [on_thread, in_process] = [host(), host().with_workers(WorkerProgram::of(binary("ks-host")))]
+        .map(|host| run_on(&host, component(body), |options| options.policy = policy.clone()));
+    assert_eq!(in_process.outcome, on_thread.outcome, "{limits:?}");
+    on_thread
 }
 
 /// Asserts that the limit ended the plugin, and that the message names the setting.

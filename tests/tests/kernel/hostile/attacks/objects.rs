@@ -156,7 +156,7 @@ fn structs() -> Edited {
 /// What the attack is, the object, and a part of the reason for which it is refused.
 type Attack = (&'static str, Vec<u8>, &'static str);
 
-/// Asserts that no command that reads the object gives anything of it to libbpf or the kernel.
+/// Asserts that no command that reads the object passes anything of it to libbpf or the kernel.
 fn refused_before_libbpf(attacks: Vec<Attack>) {
     let folder = Folder::new();
     for (name, object, reason) in attacks {
