@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ks_tests::cgroup::MemoryGroup;
@@ -14,8 +15,14 @@ use ks_tests::{finish, finish_within, repository};
 /// take.
 const MEMORY_BYTES: u64 = 512 << 20;
 
-/// Builds the loader with this host's version of libbpf and sanitizers, and returns its path.
-fn built() -> PathBuf {
+/// Returns the path of the loader, which is built with this host's version of libbpf and sanitizers. Several tests
+/// ask at once.
+fn built() -> &'static Path {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(find_or_build);
+    &BUILT
+}
+
+fn find_or_build() -> PathBuf {
     // Packages for other platforms need not have been fetched.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let asked =
@@ -50,8 +57,8 @@ fn build(source: &Path, main: &Path, folder: &Path, program: &Path) {
         }
     }
     let include = |folder: PathBuf| format!("-I{}", folder.display());
-    // Built next to its final path and renamed: another run sees the whole program or none.
-    let part = folder.join("loader.part");
+    // Built next to its final path and renamed: another run of the tests sees the whole program or none.
+    let part = folder.join(format!("loader.{}.part", std::process::id()));
     let built = finish_within(
         Command::new("cc")
             .args(["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"])
@@ -97,7 +104,7 @@ impl Loader {
         let group = MemoryGroup::new(MEMORY_BYTES);
         let mut command = match group {
             Some(_) => Command::new(built()),
-            None => limited(&built()),
+            None => limited(built()),
         };
         let mut child = command
             // Leaks are ignored because they end with the process; the test looks for memory errors.
