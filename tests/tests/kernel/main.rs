@@ -1,6 +1,5 @@
 //! Tests on the running kernel. They need root.
 
-mod attached;
 mod audit;
 mod cleanup;
 mod components;
