@@ -1,6 +1,6 @@
 //! BPF maps: lookup, update and delete with checked sizes.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use super::sys::{RawMap, map_type};
 use crate::host_bytes::HostBytes;
 
 /// Type, sizes and capacity of a map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ks_host_macros::Wire)]
 pub struct MapShape {
     /// Type, a number of `enum bpf_map_type`.
     pub ty: u32,
@@ -69,6 +69,10 @@ impl Pages {
 /// REUSEPORT_SOCKARRAY, SK_STORAGE, DEVMAP_HASH, INODE_STORAGE, TASK_STORAGE, CGRP_STORAGE. Source:
 /// include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
 const OF_DESCRIPTORS: [u32; 16] = [3, 4, 8, 12, 13, 14, 15, 16, 17, 18, 20, 24, 25, 28, 29, 32];
+
+/// Kinds that hold nothing but data, whose descriptor therefore reaches nothing else: BPF_MAP_TYPE_HASH, ARRAY,
+/// PERCPU_HASH, PERCPU_ARRAY, LRU_HASH, LRU_PERCPU_HASH, LPM_TRIE, QUEUE, STACK, BLOOM_FILTER. Source: as above.
+const OF_DATA: [u32; 10] = [1, 2, 5, 6, 9, 10, 11, 22, 23, 30];
 
 /// Keys per read while counting or clearing.
 const COUNTED_AT_ONCE: usize = 1024;
@@ -128,10 +132,35 @@ impl Map {
         let per_cpu = map.map_type().is_percpu();
         let refused = |call, errno| BpfError::Kernel { tried: format!("open the map `{name}`"), call, errno };
         let slots = if per_cpu { possible_cpus()? } else { 1 };
-        let raw = RawMap::of(map, slots).map_err(|error| {
+        let descriptor = map.as_fd().try_clone_to_owned().map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;
-        Ok(Map { name, raw, shape: MapShape::of(map), slots, is_frozen: AtomicBool::new(false) })
+        Ok(Map::passed_on(name, MapShape::of(map), slots, descriptor))
+    }
+
+    /// Returns a map whose descriptor another process of this host has duplicated.
+    pub(crate) fn passed_on(name: String, shape: MapShape, slots: usize, descriptor: OwnedFd) -> Map {
+        let raw = RawMap::new(descriptor, shape, slots);
+        Map { name, raw, shape, slots, is_frozen: AtomicBool::new(false) }
+    }
+
+    /// Returns a descriptor for another process of this host; none for a kind through which it would reach more than
+    /// the data in the map.
+    pub(crate) fn to_pass_on(&self) -> Option<OwnedFd> {
+        let is_data = OF_DATA.contains(&self.shape.ty) && !self.is_frozen.load(Ordering::Relaxed);
+        is_data.then(|| self.raw.descriptor().try_clone_to_owned().ok())?
+    }
+
+    /// Whether the kernel lets this process use the map: before 5.19 it wanted a capability for that.
+    ///
+    /// Source: `__sys_bpf` in kernel/bpf/syscall.c; commit c8644cd0efe7.
+    pub(crate) fn is_reachable(&self) -> bool {
+        !matches!(self.raw.lookup(&vec![0; self.shape.key_size as usize]), Err(Errno::EPERM | Errno::ENOSYS))
+    }
+
+    /// Records that another process of this host has frozen the map.
+    pub(crate) fn note_frozen(&self) {
+        self.is_frozen.store(true, Ordering::Relaxed);
     }
 
     /// Returns the pages; none if the kernel cannot map this kind.

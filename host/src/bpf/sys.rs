@@ -8,12 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMapMut, OpenObject, ProgramAttachType};
+use libbpf_rs::{AsRawLibbpf, Object, OpenMapMut, OpenObject, ProgramAttachType};
 use libbpf_sys::{libbpf_print_fn_t, libbpf_print_level};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
+use super::map::MapShape;
 use super::print;
 use super::test_run::TestOutput;
 
@@ -457,19 +458,15 @@ pub(super) struct RawMap {
 }
 
 impl RawMap {
-    /// Duplicates the descriptor of a created map. `slots` is the number of values that the kernel copies at
+    /// Wraps the descriptor of a created map of this shape. `slots` is the number of values that the kernel copies at
     /// once: the number of possible CPUs in per-CPU kinds, else 1.
     ///
     /// Source: `bpf_map_value_size` in `kernel/bpf/syscall.c`, v6.18: a per-CPU value is rounded up to 8
     /// bytes.
-    pub(super) fn of(map: &libbpf_rs::Map<'_>, slots: usize) -> std::io::Result<RawMap> {
-        let size = map.value_size() as usize;
-        let stride = if map.map_type().is_percpu() { size.next_multiple_of(8) } else { size };
-        Ok(RawMap {
-            fd: map.as_fd().try_clone_to_owned()?,
-            key_len: map.key_size() as usize,
-            value_len: stride * slots,
-        })
+    pub(super) fn new(fd: OwnedFd, shape: MapShape, slots: usize) -> RawMap {
+        let size = shape.value_size as usize;
+        let stride = if shape.per_cpu { size.next_multiple_of(8) } else { size };
+        RawMap { fd, key_len: shape.key_size as usize, value_len: stride * slots }
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -21,6 +21,7 @@ use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
 use super::reading::{Entries, GroupEntry, Reading, Snapshot};
 use super::scale::{State, Tally};
+use super::sharing::Sharing;
 use crate::explain::perf::{Action, Call};
 #[cfg(feature = "plugins")]
 use crate::host_bytes::HostBytes;
@@ -75,18 +76,20 @@ pub struct Live {
 pub struct Attachments {
     last_id: u64,
     /// Groups, keyed by their leader.
-    fan_outs: BTreeMap<AttachmentId, FanOut>,
+    pub(super) fan_outs: BTreeMap<AttachmentId, FanOut>,
     /// The leader of every live member. Leaders are not in it: a read of one looks up one map.
     leader_of: BTreeMap<AttachmentId, AttachmentId>,
     surroundings: Surroundings,
     notices: Vec<Notice>,
     /// Notices that were already reported, so that each is reported once per attachment.
     reported: BTreeSet<(AttachmentId, ReportedState)>,
+    /// What a worker reads itself; none without a worker.
+    pub(super) sharing: Option<Sharing>,
 }
 
 /// A state that is reported once per attachment, however its counts change later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ReportedState {
+pub(super) enum ReportedState {
     NeverRan,
     LowShare,
     Partial,
@@ -186,6 +189,7 @@ impl Attachments {
         }
         let mut leader = leader;
         if let Some(led_by) = leader {
+            self.note_change(led_by);
             match self.join(led_by, &plan, &target) {
                 Err(error) if plan.options.weak && has_no_room(&error) => {
                     let named =
@@ -202,6 +206,7 @@ impl Attachments {
             let mut fan_out = FanOut::open(plan, target, &self.surroundings)?;
             fan_out.drain_notices(&mut self.notices);
             self.fan_outs.insert(id, fan_out);
+            self.note_change(id);
         }
         self.last_id = id.0;
         if let Some(leader) = leader {
@@ -336,6 +341,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_ENABLE")]
     pub fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        self.note_change(self.leader_of.get(&id).copied().unwrap_or(id));
         self.with_cpus(id, |fan_out, _| fan_out.enable(id))
     }
 
@@ -345,6 +351,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_DISABLE")]
     pub fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        self.note_change(self.leader_of.get(&id).copied().unwrap_or(id));
         self.with_cpus(id, |fan_out, _| fan_out.disable(id))
     }
 
@@ -354,6 +361,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_RESET")]
     pub fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        self.note_change(self.leader_of.get(&id).copied().unwrap_or(id));
         self.with_cpus(id, |fan_out, _| fan_out.reset(id))
     }
 
@@ -490,6 +498,7 @@ impl Attachments {
     /// other members of a group keep counting. Afterwards the id is stale. A stale id has no effect.
     pub fn detach(&mut self, id: AttachmentId) {
         let leader = self.leader_of.remove(&id).unwrap_or(id);
+        self.note_change(leader);
         self.forget(id);
         let Some(mut fan_out) = self.fan_outs.remove(&leader) else { return };
         if leader != id {
@@ -608,17 +617,7 @@ impl Attachments {
 
     /// Records a notice if a reading needs one.
     fn note(&mut self, id: AttachmentId, tally: &Tally) {
-        // The fast path: nearly every reading returns here.
-        if tally.never_ran == 0 && tally.times.enabled == tally.times.running {
-            return;
-        }
-        let reported = match tally.state() {
-            State::NeverRan => ReportedState::NeverRan,
-            // A core kind that does not count the event was reported when the event was opened.
-            _ if tally.is_partial() && !tally.lacks => ReportedState::Partial,
-            State::Multiplexed if share(tally) < LOW_SHARE => ReportedState::LowShare,
-            _ => return,
-        };
+        let Some(reported) = reported_state(tally) else { return };
         if !self.reported.insert((id, reported)) {
             return;
         }
@@ -641,6 +640,22 @@ const MAX_ATTEMPTS: u32 = 16;
 /// A scaled count whose event ran for a smaller share of the enabled time gets a warning; in hundredths of a
 /// percent.
 const LOW_SHARE: u32 = 1000;
+
+/// Returns what has to be reported with a reading.
+#[inline]
+pub(super) fn reported_state(tally: &Tally) -> Option<ReportedState> {
+    // The fast path: nearly every reading returns here.
+    if tally.never_ran == 0 && tally.times.enabled == tally.times.running {
+        return None;
+    }
+    match tally.state() {
+        State::NeverRan => Some(ReportedState::NeverRan),
+        // A core kind that does not count the event was reported when the event was opened.
+        _ if tally.is_partial() && !tally.lacks => Some(ReportedState::Partial),
+        State::Multiplexed if share(tally) < LOW_SHARE => Some(ReportedState::LowShare),
+        _ => None,
+    }
+}
 
 /// Share of the enabled time that the event was on a counter, in hundredths of a percent.
 fn share(tally: &Tally) -> u32 {

@@ -32,6 +32,7 @@ use super::notice::Notice;
 use super::online::Online;
 use super::plan::Plan;
 use super::pmu::Sysfs;
+use super::readable::ReadableEvent;
 use super::reading::{Entries, GroupEntry};
 use super::scale::Tally;
 
@@ -189,8 +190,8 @@ impl FanOut {
         let (lacking, misses) = (&self.lacking, self.misses_cpus());
         if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
             return only.read_all(|counter, count| {
-                let tally = count.tally().lacking(misses || lacking.contains(&counter.id));
-                report(counter.id, counter.kernel_id(), tally);
+                let tally = count.tally().lacking(misses || lacking.contains(&counter.id()));
+                report(counter.id(), counter.kernel_id(), tally);
             });
         }
         let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
@@ -199,7 +200,7 @@ impl FanOut {
         }
         for Branch { location, group, .. } in self.branches.iter_mut().rev() {
             group.read_all(|counter, count| {
-                totals.entry(counter.id).or_default().add(location, count.tally());
+                totals.entry(counter.id()).or_default().add(location, count.tally());
             })?;
         }
         for Plan { id, .. } in &self.plans {
@@ -228,6 +229,16 @@ impl FanOut {
         entries.clear();
         entries.extend(tallies.iter().map(|(id, kernel_id, tally)| GroupEntry::of(*id, *kernel_id, tally)));
         Ok((own, tallies[own].2))
+    }
+
+    /// Returns the events, the leader's first, if only calls of their owner change what reading them yields: they
+    /// are at one location and no CPU's, none is missing, and the kernel skips none for a program.
+    pub(super) fn shareable(&self) -> Option<Vec<&ReadableEvent>> {
+        let [only] = &self.branches[..] else { return None };
+        let is_steady = self.online.is_none() && self.gone.is_empty() && self.lacking.is_empty();
+        let is_plain = |plan: &Plan| plan.link.is_none() && plan.event.tracepoint().is_none();
+        let all = only.group.size() == self.plans.len() && self.plans.iter().all(is_plain);
+        (is_steady && all).then(|| only.group.counters().map(AsRef::as_ref).collect())
     }
 
     /// Whether a requested kind of core or CPU is not counted.
@@ -259,7 +270,7 @@ impl FanOut {
             self.branches.iter_mut().filter(|branch| branch.location.cpu == cpu)
         {
             group.read_all(|counter, count| {
-                totals.entry(counter.id).or_default().add(location, count.tally());
+                totals.entry(counter.id()).or_default().add(location, count.tally());
             })?;
         }
         if !totals.contains_key(&id) {
@@ -277,7 +288,7 @@ impl FanOut {
     pub(super) fn kernel_id(&self, id: AttachmentId, cpu: Option<i32>) -> u64 {
         let branches = self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.location.cpu == cpu));
         let mut counters = branches.flat_map(|branch| branch.group.counters());
-        counters.find(|counter| counter.id == id).map_or(0, Counter::kernel_id)
+        counters.find(|counter| counter.id() == id).map_or(0, Counter::kernel_id)
     }
 
     /// Starts the whole group if `id` is the leader, including members that were stopped on their own; else

@@ -5,9 +5,9 @@
 //!
 //! - The RESET ioctl clears counts, but not times and not the counts of ended children. It also corrupts the
 //!   page of an event that is read from user space. So counts AND times of every restart are stored, from one
-//!   read, and subtracted from later readings ([`Baseline`]).
+//!   read, and subtracted from later readings ([`ReadableEvent`]).
 //! - A group read reports the leader's times, also through a member's descriptor. The times of a member that
-//!   was stopped or reset on its own are computed from the leader's ([`Counter::stopped`]).
+//!   was stopped or reset on its own are computed from the leader's ([`ReadableEvent::stopped`]).
 //! - Enabling a member of a running group does not put it on a counter before the task's next context switch
 //!   if its PMU differs from the leader's (`__perf_event_enable` reschedules the member's PMU only;
 //!   `page_faults` in a group led by `task_clock` is an example), and PERF_IOC_FLAG_GROUP enables the leader
@@ -15,7 +15,7 @@
 //!   the same instant.
 
 use std::iter;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -24,42 +24,28 @@ use super::attachments::AttachmentId;
 use super::descriptors::CountedDescriptors;
 use super::error::PerfError;
 use super::event_array::{EventArray, EventArrayEntry};
-use super::page::Page;
 use super::read::{Buffer, GroupCounts, ReadFailure};
-use super::reading::{Entries, GroupEntry};
+use super::readable::{self, ReadableEvent};
+use super::reading::Entries;
 use super::records::Throttling;
-use super::scale::{Count, Times};
+use super::scale::Count;
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call};
-
-/// The kernel's count and times at the last restart.
-#[derive(Debug, Clone, Copy, Default)]
-struct Baseline {
-    count: u64,
-    times: Times,
-}
 
 /// One kernel event. Dropping it stops it, unlinks the program and closes the event, in this order: the link
 /// holds a reference to the event, and children of an inheriting event run the program until the event is
 /// closed.
 #[derive(Debug)]
 pub(super) struct Counter {
-    pub(super) id: AttachmentId,
     pub(super) attempt: Attempt,
-    kernel_id: u64,
-    baseline: Baseline,
-    /// The leader's times when this member was stopped on its own; None if it is not stopped.
-    stopped: Option<Times>,
     link: Option<OwnedFd>,
-    /// The page for reading the event from user space; None if only the kernel can read it.
-    pub(super) page: Option<Page>,
     /// The PMU, if it counts only on some CPUs.
     pub(super) pmu: Option<String>,
     /// The ring into which the kernel writes throttling records.
     pub(super) throttling: Option<Throttling>,
     /// The entry through which programs read the event.
     event_array: Option<EventArrayEntry>,
-    event: OwnedFd,
+    pub(super) readable: ReadableEvent,
     /// The count of its descriptors; none in tests.
     pub(super) descriptors: Option<CountedDescriptors>,
 }
@@ -68,32 +54,31 @@ impl Drop for Counter {
     fn drop(&mut self) {
         // Closing ends the event regardless of the result; stopping it first keeps its program from running
         // while it unlinks.
-        let _ = sys::disable(self.event.as_fd(), Scope::Event);
+        let _ = sys::disable(self.event(), Scope::Event);
     }
 }
 
 impl Counter {
     /// Wraps an event that was opened disabled.
     pub(super) fn new(id: AttachmentId, attempt: Attempt, kernel_id: u64, event: OwnedFd) -> Counter {
-        let baseline = Baseline::default();
         Counter {
-            id,
             attempt,
-            kernel_id,
-            baseline,
-            stopped: None,
             link: None,
-            page: None,
             pmu: None,
             throttling: None,
             event_array: None,
-            event,
+            readable: ReadableEvent::new(id, kernel_id, event),
             descriptors: None,
         }
     }
 
+    /// The attachment that it belongs to.
+    pub(super) fn id(&self) -> AttachmentId {
+        self.readable.id
+    }
+
     pub(super) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.readable.descriptor()
     }
 
     /// Keeps the link of a program until this event is closed.
@@ -106,16 +91,10 @@ impl Counter {
         self.event_array = Some(event_array);
     }
 
-    /// Returns the event's entry in a snapshot.
-    #[inline]
-    fn entry(&self, count: Count) -> GroupEntry {
-        GroupEntry { id: self.id, kernel_id: self.kernel_id, raw: count.raw, scaled: count.scaled() }
-    }
-
     /// The kernel's id of the event (PERF_EVENT_IOC_ID).
     #[inline]
     pub(super) fn kernel_id(&self) -> u64 {
-        self.kernel_id
+        self.readable.kernel_id
     }
 
     /// Builds the error for a call that failed during `action`.
@@ -137,30 +116,10 @@ impl Counter {
         PerfError::MalformedRead(Box::new(Attempt { action, ..self.attempt.clone() }))
     }
 
-    /// Returns the leader's times as they apply to this counter: they stand still while it is stopped on its
-    /// own.
-    #[inline]
-    fn effective(&self, leader: Times) -> Times {
-        self.stopped.unwrap_or(leader)
-    }
-
     /// Returns count and times since the last restart. `index` is the event's position in the order of
-    /// joining. None if `counts` lacks the event.
-    #[inline]
-    fn measure(&self, counts: &GroupCounts<'_>, index: usize) -> Option<Count> {
-        Some(self.since_restart(counts.count_at(index, self.kernel_id)?, counts.times))
-    }
-
-    /// As [`Counter::measure`], but returns an error if `counts` lacks the event.
-    #[inline]
-    fn measure_or_error(&self, counts: &GroupCounts<'_>, index: usize) -> Result<Count, PerfError> {
-        self.measure(counts, index).ok_or_else(|| self.answer_error(Action::Read))
-    }
-
-    /// As [`Counter::measure`], read from user space. None if the kernel must be asked.
-    fn measure_here(&self, leader: &Counter) -> Option<Count> {
-        let (count, times) = self.page.as_ref()?.read(leader.page.as_ref()?)?;
-        (count >= self.baseline.count).then(|| self.since_restart(count, times))
+    /// joining.
+    fn measure(&self, counts: &GroupCounts<'_>, index: usize) -> Result<Count, PerfError> {
+        self.readable.measure(counts, index).ok_or_else(|| self.answer_error(Action::Read))
     }
 
     /// Whether the kernel may set the count to zero while the event runs. A reset rewrites the page with an
@@ -169,27 +128,13 @@ impl Counter {
     /// `armpmu_event_update`, `x86_perf_event_update`; seen on arm64, 6.12). The baseline subtracts the
     /// earlier count in any case.
     fn may_be_cleared(&self) -> bool {
-        self.page.is_none()
+        self.readable.page.is_none()
     }
+}
 
-    #[inline]
-    fn since_restart(&self, count: u64, leader: Times) -> Count {
-        let raw = count.saturating_sub(self.baseline.count);
-        Count { raw, times: self.effective(leader).since(self.baseline.times) }
-    }
-
-    /// Makes this moment the start of count and times. None if `counts` lacks this event.
-    fn rebase(&mut self, counts: &GroupCounts<'_>) -> Option<()> {
-        let count = counts.count(self.kernel_id)?;
-        self.baseline = Baseline { count, times: self.effective(counts.times) };
-        Some(())
-    }
-
-    /// Ends a stop: the leader's time since the stop does not count for this member.
-    fn resume(&mut self, leader: Times) {
-        if let Some(stopped) = self.stopped.take() {
-            self.baseline.times = self.baseline.times.plus(leader.since(stopped));
-        }
+impl AsRef<ReadableEvent> for Counter {
+    fn as_ref(&self) -> &ReadableEvent {
+        &self.readable
     }
 }
 
@@ -260,7 +205,7 @@ impl Group {
         array: &Arc<dyn EventArray>,
     ) -> Result<(), PerfError> {
         let mut counters = iter::once(&mut self.leader).chain(&mut self.members);
-        let Some(counter) = counters.find(|counter| counter.id == id) else { return Ok(()) };
+        let Some(counter) = counters.find(|counter| counter.id() == id) else { return Ok(()) };
         let event_array = EventArrayEntry::put(array, cpu, counter.event())
             .map_err(|errno| counter.error(Action::Publish, Call::Publish, errno))?;
         counter.publish(event_array);
@@ -270,13 +215,13 @@ impl Group {
     /// Returns how often the kernel has throttled the event of this attachment.
     pub(super) fn throttled(&mut self, id: AttachmentId) -> u64 {
         let counters =
-            iter::once(&mut self.leader).chain(&mut self.members).filter(|counter| counter.id == id);
+            iter::once(&mut self.leader).chain(&mut self.members).filter(|counter| counter.id() == id);
         counters.filter_map(|counter| counter.throttling.as_mut()).map(Throttling::times).sum()
     }
 
     /// Whether the group contains an event of this attachment.
     pub(super) fn has(&self, id: AttachmentId) -> bool {
-        self.counters().any(|counter| counter.id == id)
+        self.counters().any(|counter| counter.id() == id)
     }
 
     /// Opens a member with the leader's descriptor. It counts only after [`Group::restart`]; the others keep
@@ -303,7 +248,7 @@ impl Group {
 
     /// Closes a member; the others keep counting.
     pub(super) fn remove_member(&mut self, id: AttachmentId) {
-        self.members.retain(|member| member.id != id);
+        self.members.retain(|member| member.id() != id);
     }
 
     /// Stops the whole group before it is restarted. Nothing is lost if this fails: a group that children
@@ -316,7 +261,7 @@ impl Group {
     /// Sets the stopped group to zero and starts it, including members that were stopped on their own.
     pub(super) fn restart(&mut self, action: &Action) -> Result<(), PerfError> {
         for member in &mut self.members {
-            member.stopped = None;
+            member.readable.stopped = None;
         }
         self.rebase_all(action)?;
         self.switch_on(action)?;
@@ -334,7 +279,7 @@ impl Group {
         if self.start != GroupStart::Immediate {
             return Ok(());
         }
-        let members = self.members.iter().filter(|member| member.stopped.is_none());
+        let members = self.members.iter().filter(|member| member.readable.stopped.is_none());
         for counter in members.chain(iter::once(&self.leader)) {
             sys::enable(counter.event())
                 .map_err(|errno| counter.error(action.clone(), Call::Enable, errno))?;
@@ -355,7 +300,7 @@ impl Group {
             .read(leader.event(), live)
             .map_err(|failure| leader.read_error(action.clone(), failure))?;
         for counter in iter::once(leader).chain(members) {
-            counter.rebase(&counts).ok_or_else(|| counter.answer_error(action.clone()))?;
+            counter.readable.rebase(&counts).ok_or_else(|| counter.answer_error(action.clone()))?;
         }
         Ok(())
     }
@@ -369,26 +314,14 @@ impl Group {
     /// Reads the event of `id`: from the pages that the kernel shares for it and its leader, else with a read
     /// of the group.
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Count, PerfError> {
-        let live = self.size();
-        let Group { leader, members, buffer, .. } = self;
-        let mut counters = iter::once(&*leader).chain(&*members).enumerate();
-        let Some((index, own)) = counters.find(|(_, counter)| counter.id == id) else {
+        let Some(index) = self.counters().position(|counter| counter.id() == id) else {
             return Err(PerfError::Stale(id));
         };
-        if let Some(count) = own.measure_here(leader) {
-            return Ok(count);
-        }
-        // Through the leader: a pinned group that lost its counter is in error state there only, and a member
-        // reads as if it had not been enabled.
-        let counts =
-            buffer.read(leader.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
-        if let Some(count) = own.measure(&counts, index) {
-            return Ok(count);
-        }
-        // The kernel took the group apart, and each event is its own leader.
-        let counts =
-            buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
-        own.measure_or_error(&counts, index)
+        let Group { leader, members, buffer, .. } = self;
+        readable::read(leader, members, buffer, index).map_err(|failure| {
+            let own = index.checked_sub(1).map_or(&*leader, |member| &members[member]);
+            own.read_error(Action::Read, failure)
+        })
     }
 
     /// Reads the group and calls `report` for each event, in the order of [`Group::counters`].
@@ -398,7 +331,7 @@ impl Group {
         let counts =
             buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
         for (index, counter) in iter::once(&*leader).chain(&*members).enumerate() {
-            report(counter, counter.measure_or_error(&counts, index)?);
+            report(counter, counter.measure(&counts, index)?);
         }
         Ok(())
     }
@@ -406,13 +339,9 @@ impl Group {
     /// Reads the group and fills `entries` with one entry for each event, in the order of
     /// [`Group::counters`]. Returns the count of the event at index `own`.
     pub(super) fn snapshot(&mut self, own: usize, entries: &mut Entries) -> Result<Count, PerfError> {
-        let live = self.size();
         let Group { leader, members, buffer, .. } = self;
-        let counts =
-            buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
-        fill(entries, leader, members, &counts)?;
-        let own_counter = own.checked_sub(1).map_or(&*leader, |member| &members[member]);
-        own_counter.measure_or_error(&counts, own)
+        readable::snapshot(leader, members, buffer, own, entries)
+            .map_err(|failure| leader.read_error(Action::Read, failure))
     }
 
     /// Whether the kernel took the group apart: a read of it lacks events.
@@ -430,7 +359,7 @@ impl Group {
             .enumerate()
             .filter_map(|(index, counter)| {
                 let counts = buffer.read(counter.event(), live).ok()?;
-                Some((counter.id, counter.measure(&counts, index)?))
+                Some((counter.id(), counter.readable.measure(&counts, index)?))
             })
             .collect()
     }
@@ -438,12 +367,14 @@ impl Group {
     /// Starts the whole group if `id` leads it, including members that were stopped on their own; else this
     /// member.
     pub(super) fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        let whole = id == self.leader.id;
+        let whole = id == self.leader.id();
         if whole && self.start == GroupStart::Request {
             self.start = GroupStart::Immediate;
         }
-        let is_stopped =
-            self.members.iter().any(|member| (whole || member.id == id) && member.stopped.is_some());
+        let is_stopped = self
+            .members
+            .iter()
+            .any(|member| (whole || member.id() == id) && member.readable.stopped.is_some());
         if is_stopped {
             let resumed = self.resume(id);
             if self.enabled {
@@ -463,10 +394,10 @@ impl Group {
         sys::disable(self.leader.event(), Scope::Event)
             .map_err(|errno| self.leader.error(Action::Enable, Call::Disable, errno))?;
         let now = self.counts(&Action::Enable)?.times;
-        let whole = id == self.leader.id;
-        for member in self.members.iter_mut().filter(|member| whole || member.id == id) {
+        let whole = id == self.leader.id();
+        for member in self.members.iter_mut().filter(|member| whole || member.id() == id) {
             sys::enable(member.event()).map_err(|errno| member.error(Action::Enable, Call::Enable, errno))?;
-            member.resume(now);
+            member.readable.resume(now);
         }
         Ok(())
     }
@@ -478,7 +409,7 @@ impl Group {
 
     /// Changes the events between two samples of an attachment.
     pub(super) fn set_period(&self, id: AttachmentId, events: u64) -> Result<(), PerfError> {
-        self.counters().filter(|counter| counter.id == id).try_for_each(|counter| {
+        self.counters().filter(|counter| counter.id() == id).try_for_each(|counter| {
             sys::set_period(counter.event(), events)
                 .map_err(|errno| counter.error(Action::SetPeriod, Call::Period, errno))
         })
@@ -486,31 +417,31 @@ impl Group {
 
     /// Stops the whole group if `id` leads it, else this member.
     pub(super) fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        if id == self.leader.id {
+        if id == self.leader.id() {
             self.switch_off(&Action::Disable)?;
             self.enabled = false;
             return Ok(());
         }
         let live = self.size();
-        let member = self.members.iter_mut().find(|member| member.id == id).ok_or(PerfError::Stale(id))?;
+        let member = self.members.iter_mut().find(|member| member.id() == id).ok_or(PerfError::Stale(id))?;
         sys::disable(member.event(), Scope::Event)
             .map_err(|errno| member.error(Action::Disable, Call::Disable, errno))?;
         let counts = self
             .buffer
             .read(member.event(), live)
             .map_err(|failure| member.read_error(Action::Disable, failure))?;
-        member.stopped.get_or_insert(counts.times);
+        member.readable.stopped.get_or_insert(counts.times);
         Ok(())
     }
 
     /// Sets counts and times to zero: of the whole group if `id` leads it, else of this member. Running
     /// events keep running.
     pub(super) fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        if id == self.leader.id {
+        if id == self.leader.id() {
             return self.rebase_all(&Action::Reset);
         }
         let live = self.size();
-        let member = self.members.iter_mut().find(|member| member.id == id).ok_or(PerfError::Stale(id))?;
+        let member = self.members.iter_mut().find(|member| member.id() == id).ok_or(PerfError::Stale(id))?;
         if member.may_be_cleared() {
             sys::reset(member.event(), Scope::Event)
                 .map_err(|errno| member.error(Action::Reset, Call::Reset, errno))?;
@@ -519,46 +450,6 @@ impl Group {
             .buffer
             .read(member.event(), live)
             .map_err(|failure| member.read_error(Action::Reset, failure))?;
-        member.rebase(&counts).ok_or_else(|| member.answer_error(Action::Reset))
+        member.readable.rebase(&counts).ok_or_else(|| member.answer_error(Action::Reset))
     }
 }
-
-/// Fills `entries` from a read: one for each counter, in their order.
-fn fill(
-    entries: &mut Entries,
-    leader: &Counter,
-    members: &[Counter],
-    counts: &GroupCounts<'_>,
-) -> Result<(), PerfError> {
-    if fill_in_place(entries, leader, members, counts) {
-        return Ok(());
-    }
-    entries.clear();
-    for (index, counter) in iter::once(leader).chain(members).enumerate() {
-        entries.push(counter.entry(counter.measure_or_error(counts, index)?));
-    }
-    Ok(())
-}
-
-/// Fills `entries` from a read whose events are in the order in which they joined, the usual case, without
-/// searching. Returns whether the order was right; if not, the entries are meaningless.
-fn fill_in_place(
-    entries: &mut Entries,
-    leader: &Counter,
-    members: &[Counter],
-    counts: &GroupCounts<'_>,
-) -> bool {
-    let ([of_leader, of_members @ ..], times) = (counts.entries(), counts.times) else { return false };
-    let mut in_place = of_members.len() == members.len();
-    let mut entry = |counter: &Counter, [count, kernel_id]: &[u64; 2]| {
-        in_place &= *kernel_id == counter.kernel_id;
-        counter.entry(counter.since_restart(*count, times))
-    };
-    entries.clear();
-    entries.push(entry(leader, of_leader));
-    entries.extend(members.iter().zip(of_members).map(|(member, answer)| entry(member, answer)));
-    in_place
-}
-
-#[cfg(test)]
-mod tests;

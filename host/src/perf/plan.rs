@@ -98,7 +98,7 @@ impl Plan {
         counter.descriptors = Some(self.descriptors.hold(1 + usize::from(self.link.is_some())));
         counter.pmu = encoding.pmu.as_ref().map(|pmu| pmu.name.clone());
         if readable {
-            counter.page = Page::map(counter.event());
+            counter.readable.page = Page::map(counter.event());
         }
         // Events of tracepoints and probes are never throttled.
         if self.link.is_some()

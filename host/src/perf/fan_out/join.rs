@@ -184,7 +184,7 @@ impl FanOut {
         }
         let counters = self.branches.iter().flat_map(|branch| branch.group.counters());
         let counting: BTreeSet<&str> = counters
-            .filter(|counter| counter.id == plan.id)
+            .filter(|counter| counter.id() == plan.id)
             .filter_map(|counter| counter.pmu.as_deref())
             .collect();
         let online = sysfs.online_cpus();
