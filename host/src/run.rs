@@ -513,7 +513,8 @@ impl WorkerRun {
         call: Call,
     ) -> Result<Outcome, String> {
         let entry = ExportCall::of(call.export(), &options.policy, options.confine);
-        let served = match world::served(options.calls.answers(), &self.asked.imports) {
+        let answers = options.calls.answers();
+        let served = match world::served(answers, &self.asked.imports) {
             Ok(served) => served,
             Err(error) => return Ok(Outcome::Failed(error.to_string())),
         };
@@ -522,10 +523,14 @@ impl WorkerRun {
             Ok(socket) => Box::new(RemoteMemory(socket)),
             Err(error) => return Ok(Outcome::Failed(format!("no descriptor for its memory: {error}"))),
         };
-        let state = match state(self.asked, options, confine, &[socket.as_fd(), memory.0.as_fd()]) {
+        let mut state = match state(self.asked, options, confine, &[socket.as_fd(), memory.0.as_fd()]) {
             Ok(state) => state.of_task(self.pid, memory),
             Err(outcome) => return Ok(outcome),
         };
+        // A recording has every call.
+        if answers == Answers::Host {
+            state.pass_on();
+        }
         let mut store = Store::new(self.engine.inner(), state);
         let mut serving = worker::Serving { socket, functions: &served, store: &mut store };
         let ended = worker::serve(&mut serving, entry);

@@ -6,11 +6,31 @@ use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, inst
 use super::surroundings::{self, Outputs};
 use super::{ConfineError, capabilities};
 
+/// Source: include/uapi/linux/perf_event.h, v6.18.
+const PERF_EVENT_IOC_DISABLE: u32 = 0x2401;
+
+/// The commands of bpf(2) for elements of maps: BPF_MAP_LOOKUP_ELEM, UPDATE_ELEM, DELETE_ELEM, GET_NEXT_KEY,
+/// LOOKUP_AND_DELETE_ELEM, LOOKUP_BATCH, LOOKUP_AND_DELETE_BATCH, UPDATE_BATCH, DELETE_BATCH. Source:
+/// include/uapi/linux/bpf.h, `enum bpf_cmd`, v6.18.
+const OF_ELEMENTS: [u32; 9] = [1, 2, 3, 4, 21, 24, 25, 26, 27];
+
 /// The system calls of a worker. All others fail with EPERM.
 const CALLS: &[CallGroup] = &[
     calls(
         &[(libc::SYS_recvmsg, "recvmsg"), (libc::SYS_recvfrom, "recvfrom")],
         "answers of the broker, and descriptors that it sends",
+    ),
+    calls(
+        &[(libc::SYS_read, "read")],
+        "counters; by its number alone, because it is what a plugin does most",
+    ),
+    calls(&[(libc::SYS_ioctl, "ioctl")], "stopping counters").with(
+        &[&[Condition::OneOf { at: 1, numbers: &[PERF_EVENT_IOC_DISABLE] }]],
+        "`PERF_EVENT_IOC_DISABLE`",
+    ),
+    calls(&[(libc::SYS_bpf, "bpf")], "operations on maps of data that the broker has passed on").with(
+        &[&[Condition::OneOf { at: 0, numbers: &OF_ELEMENTS }]],
+        "`BPF_MAP_*_ELEM`, `BPF_MAP_GET_NEXT_KEY` and the batches",
     ),
     calls(&[(libc::SYS_write, "write")], "calls, to the broker")
         .with(&[&[Condition::Output { at: 0 }]], "to its socket"),

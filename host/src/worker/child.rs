@@ -14,10 +14,10 @@ use wasmtime::component::Component;
 use super::protocol::{End, Export, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
 use super::{confine, sys};
 use crate::options::RunOptions;
-use crate::plugin::{Engine, Facts, Limits, Outcome, PluginError, Prepared, TrustedCode};
+use crate::plugin::{Engine, Facts, Instance, Limits, Outcome, PluginError, Prepared, TrustedCode};
 use crate::processes;
 use crate::processes::channel::{self, Received};
-use crate::world::served::{Broker, MapPages};
+use crate::world::served::{Broker, WorkerOwn};
 use crate::world::{self, Answers, State};
 
 /// The only argument of a worker.
@@ -32,14 +32,23 @@ pub fn serve_if_asked() {
     work_if_asked(|loaded, entry, broker| run(&loaded.prepared, entry, broker));
 }
 
-/// As [`serve_if_asked`], but calls this instead of the plugin: for tests of what somebody reaches who runs code of
-/// his own in a worker. It has the socket to the broker, and the name of the test that is to run; what it returns
-/// becomes the reason of the plugin's end.
+/// As [`serve_if_asked`], but calls this after the plugin has run, with all that it holds: for tests of what somebody
+/// reaches who runs code of his own in a worker. It has the socket to the broker, and the name of the test that is to
+/// run; what it returns becomes the reason of the plugin's end.
 #[doc(hidden)]
 pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
-    work_if_asked(|_, entry, broker| {
+    work_if_asked(|loaded, entry, broker| {
+        let socket = Arc::clone(&broker.0);
+        let mut instance = match instance(&loaded.prepared, entry, broker) {
+            Ok(instance) => instance,
+            Err(outcome) => return FromWorker::Ended(End::of(outcome)),
+        };
+        // It may end by a trap, and then still holds everything.
+        if let outcome @ Outcome::Failed(_) = instance.run() {
+            return FromWorker::Ended(End::of(outcome));
+        }
         let test = if let Export::Test(name) = &entry.export { name } else { "" };
-        FromWorker::Ended(End::Failed(attack(&broker.0, test)))
+        FromWorker::Ended(End::Failed(attack(&socket, test)))
     });
 }
 
@@ -78,17 +87,20 @@ impl Connection {
 }
 
 impl Broker for Connection {
-    fn ask(&mut self, call: Vec<u8>, mut memory: Option<&mut dyn MapPages>) -> wasmtime::Result<Vec<u8>> {
+    fn ask(&mut self, call: Vec<u8>, mut own: WorkerOwn<'_>) -> wasmtime::Result<Vec<u8>> {
         self.send(&FromWorker::Call(call))?;
         loop {
             match self.receive()? {
                 (ToWorker::Answer(answer), _) => return Ok(answer),
                 (ToWorker::Trap(reason), _) => return Err(reason.into_error()),
                 (ToWorker::Map(pages), map) => {
-                    let mapped = memory.as_deref_mut().zip(map).and_then(|(memory, map)| {
+                    let mapped = own.memory.as_deref_mut().zip(map).and_then(|(memory, map)| {
                         memory.map_pages(&pages.name, usize::try_from(pages.bytes).ok()?, map.as_fd())
                     });
                     self.send(&FromWorker::Mapped(mapped))?;
+                }
+                (ToWorker::PassedOn(passed), descriptor) => {
+                    own.direct.take(passed, descriptor, own.host_bytes);
                 }
                 (ToWorker::Start(_) | ToWorker::Enter(_), _) => return Err(unexpected().into()),
             }
@@ -160,7 +172,12 @@ fn read_code() -> io::Result<Vec<u8>> {
     Ok(code)
 }
 
-fn run(prepared: &Prepared<State>, entry: &ExportCall, broker: Connection) -> FromWorker {
+/// Creates the instance, whose calls the broker answers.
+fn instance(
+    prepared: &Prepared<State>,
+    entry: &ExportCall,
+    broker: Connection,
+) -> Result<Instance<State>, Outcome> {
     let policy = entry.policy();
     let limits = Limits::of(&policy);
     // Nothing is written here: output is a call.
@@ -171,7 +188,11 @@ fn run(prepared: &Prepared<State>, entry: &ExportCall, broker: Connection) -> Fr
         ..RunOptions::new("")
     };
     let state = State::new(options, None, None).asking(Box::new(broker));
-    let mut instance = match prepared.instantiate(state, &limits) {
+    prepared.instantiate(state, &limits)
+}
+
+fn run(prepared: &Prepared<State>, entry: &ExportCall, broker: Connection) -> FromWorker {
+    let mut instance = match instance(prepared, entry, broker) {
         Ok(instance) => instance,
         Err(outcome) => return FromWorker::Ended(End::of(outcome)),
     };

@@ -9,6 +9,7 @@ use ks_host_macros::Wire;
 use crate::plugin::{Abort, Exit, Outcome};
 use crate::policy::{Limit, Policy};
 use crate::text;
+use crate::world::direct::PassedOn;
 use crate::world::wire::{self, Input, Malformed, Wire};
 
 /// Bytes of a message beside those that a call may copy.
@@ -30,6 +31,8 @@ pub(super) enum ToWorker {
     Answer(Vec<u8>),
     /// The last call ends the plugin.
     Trap(TrapReason),
+    /// What the worker can use itself from now on. Its descriptor, if it has one, comes with the message.
+    PassedOn(PassedOn),
     /// The last call goes on once these pages are mapped. The descriptor of their map comes with the message.
     Map(PagesToMap),
 }

@@ -67,6 +67,14 @@ fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> 
                     Ok(answer) => ToWorker::Answer(answer),
                     Err(trap) => ToWorker::Trap(TrapReason::of(&trap)),
                 };
+                for (passed, descriptor) in serving.store.data_mut().take_passed_on()? {
+                    let message = encoded(&ToWorker::PassedOn(passed));
+                    channel::send(
+                        serving.socket.as_fd(),
+                        &message,
+                        descriptor.as_ref().map(|it| it.as_fd()),
+                    )?;
+                }
                 send(serving.socket, &answer)?;
             }
             FromWorker::Ended(end) => return Ok(Served::Ended(end.outcome())),

@@ -11,12 +11,13 @@
 //! exactly those of wasmtime's own linker. Only functions that the plugin imports are defined: most import a
 //! fifth of them, and to define them all took 4% of a start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower, Resource, ResourceType};
 use wasmtime::{AsContextMut as _, StoreContextMut};
 
+use super::direct::is_of_maps;
 use super::served::{Number, Served};
 use super::state::State;
 use super::value::{Handles, Recorded as _, RecordedList};
@@ -41,6 +42,9 @@ pub(crate) mod interposed {
 /// calls.
 const OF_THE_FILE: &str = "layouts";
 
+/// The function before which a worker stops the counters that it has.
+const DISABLE: &str = "perf.[method]attachment.disable";
+
 /// Source of the answers to a plugin's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answers {
@@ -62,7 +66,12 @@ pub struct Linker<T: 'static> {
     state: fn(&mut T) -> &mut State,
     /// Functions that were defined or left out so far: the number of the next one in messages.
     seen: Number,
+    /// In a worker, the numbers of the functions that it imports.
+    numbers: Numbers,
 }
+
+/// Numbers of functions in messages, for example of `perf.[method]attachment.read`.
+pub(crate) type Numbers = BTreeMap<String, Number>;
 
 enum Destination<T: 'static> {
     Engine(Box<wasmtime::component::Linker<T>>),
@@ -78,7 +87,14 @@ impl<T: 'static> Linker<T> {
         imported: Arc<BTreeSet<String>>,
         state: fn(&mut T) -> &mut State,
     ) -> Linker<T> {
-        Linker { to: Destination::Engine(Box::new(inner)), answers, imported, state, seen: Number::FIRST }
+        Linker {
+            to: Destination::Engine(Box::new(inner)),
+            answers,
+            imported,
+            state,
+            seen: Number::FIRST,
+            numbers: Numbers::new(),
+        }
     }
 
     /// Collects functions for a worker whose plugin imports these interfaces, for example `perf`.
@@ -93,13 +109,14 @@ impl<T: 'static> Linker<T> {
             imported: interfaces,
             state,
             seen: Number::FIRST,
+            numbers: Numbers::new(),
         }
     }
 
-    /// Returns the wrapped linker; none for functions that are served.
-    pub(super) fn into_inner(self) -> Option<wasmtime::component::Linker<T>> {
+    /// Returns the wrapped linker, with the numbers of a worker's functions; none for functions that are served.
+    pub(super) fn into_inner(self) -> Option<(wasmtime::component::Linker<T>, Numbers)> {
         match self.to {
-            Destination::Engine(inner) => Some(*inner),
+            Destination::Engine(inner) => Some((*inner, self.numbers)),
             Destination::Served(_) => None,
         }
     }
@@ -128,6 +145,7 @@ impl<T: 'static> Linker<T> {
             imported: Arc::clone(&self.imported),
             state: self.state,
             seen: &mut self.seen,
+            numbers: &mut self.numbers,
         })
     }
 
@@ -158,6 +176,7 @@ pub struct LinkerInstance<'a, T: 'static> {
     imported: Arc<BTreeSet<String>>,
     state: fn(&mut T) -> &mut State,
     seen: &'a mut Number,
+    numbers: &'a mut Numbers,
 }
 
 enum InstanceDestination<'a, T: 'static> {
@@ -196,10 +215,25 @@ impl<T: 'static> LinkerInstance<'_, T> {
             InstanceDestination::Engine(_) if !self.imported.contains(&function) => Ok(()),
             InstanceDestination::Engine(inner) => match self.answers {
                 Answers::Host => inner.func_wrap(name, call),
-                Answers::Broker => inner.func_wrap(name, move |mut store, params: P| {
-                    let answer = state(store.data_mut()).ask_broker(number, |call| params.put(call))?;
-                    Ok(wire::read::<R>(&answer)?)
-                }),
+                Answers::Broker if is_of_maps(&function) => {
+                    inner.func_wrap(name, move |mut store: StoreContextMut<'_, T>, params: P| {
+                        let host = state(store.data_mut());
+                        if params.handle().is_some_and(|handle| host.direct.map(handle).is_some()) {
+                            return call(store, params);
+                        }
+                        Ok(wire::read::<R>(&host.ask_broker(number, |call| params.put(call))?)?)
+                    })
+                }
+                Answers::Broker => {
+                    let stops = function == DISABLE;
+                    self.numbers.insert(function, number);
+                    inner.func_wrap(name, move |mut store, params: P| {
+                        let host = state(store.data_mut());
+                        params.handle().filter(|_| stops).into_iter().for_each(|it| host.direct.stop(it));
+                        let answer = host.ask_broker(number, |call| params.put(call))?;
+                        Ok(wire::read::<R>(&answer)?)
+                    })
+                }
                 answers => {
                     let call: HostFunction<T, P, R> = Box::new(call);
                     let call = answered(answers, &self.interface, function, state, call);
@@ -236,7 +270,9 @@ impl<T: 'static> LinkerInstance<'_, T> {
             }
             InstanceDestination::Engine(inner) => match answers {
                 Answers::Broker => inner.resource(name, ty, move |mut store, own| {
-                    let answer = state(store.data_mut()).ask_broker(number, |call| own.put(call))?;
+                    let host = state(store.data_mut());
+                    host.direct.forget(own);
+                    let answer = host.ask_broker(number, |call| own.put(call))?;
                     Ok(wire::read(&answer)?)
                 }),
                 _ => inner.resource(name, ty, drop(function)),

@@ -18,10 +18,14 @@ use wasmtime::component::{ComponentType, Linker, Lower, Resource};
 
 use super::bindings::kernelscript::host::perf::{Entry, GroupReading, Reading};
 use super::bindings::kernelscript::host::types::{Error, Host as _};
+use super::direct::Direct;
 use super::error::HostError;
-use super::perf::AttachmentHandle;
+use super::linker::Numbers;
+use super::perf::{AttachmentHandle, from_group_reading, from_reading};
 use super::ring::Entries;
+use super::served::Number;
 use super::state::State;
+use super::wire::{self, Malformed, Wire};
 use crate::perf::{self, AttachmentId, Snapshot};
 
 /// Name of the interface in the contract.
@@ -63,6 +67,86 @@ pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     })?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+/// Substitutes the functions that return readings for those of the bindings, in a worker: it reads what its broker has
+/// passed on, and asks the broker for the rest.
+///
+/// # Errors
+/// Those of the linker.
+pub fn add_to_linker_of_worker(linker: &mut Linker<State>, numbers: &Numbers) -> wasmtime::Result<()> {
+    type This = (Resource<AttachmentHandle>,);
+    linker.allow_shadowing(true);
+    let mut perf = linker.instance(INTERFACE)?;
+    if let Some(number) = numbers.get("perf.[method]attachment.read").copied() {
+        perf.func_wrap("[method]attachment.read", move |mut store, params: This| {
+            let read = |direct: &mut Direct| direct.read(params.0.rep());
+            here_or_by_broker(store.data_mut(), read, number, &params)
+        })?;
+    }
+    if let Some(number) = numbers.get("perf.[method]attachment.snapshot").copied() {
+        perf.func_wrap("[method]attachment.snapshot", move |mut store, params: This| {
+            let read = |direct: &mut Direct| direct.snapshot(params.0.rep());
+            here_or_by_broker(store.data_mut(), read, number, &params)
+        })?;
+    }
+    if let Some(number) = numbers.get("perf.read-by-id").copied() {
+        perf.func_wrap("read-by-id", move |mut store, params: (u64,)| {
+            let read = |direct: &mut Direct| direct.read_by_id(params.0);
+            here_or_by_broker(store.data_mut(), read, number, &params)
+        })?;
+    }
+    if let Some(number) = numbers.get("perf.snapshot-by-id").copied() {
+        perf.func_wrap("snapshot-by-id", move |mut store, params: (u64,)| {
+            let read = |direct: &mut Direct| direct.snapshot_by_id(params.0);
+            here_or_by_broker(store.data_mut(), read, number, &params)
+        })?;
+    }
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// Reads what this worker can read itself, else asks the broker.
+fn here_or_by_broker<R: ReadByBroker>(
+    state: &mut State,
+    read: impl FnOnce(&mut Direct) -> Option<R>,
+    number: Number,
+    params: &impl Wire,
+) -> wasmtime::Result<(Whole<R>,)>
+where
+    R::Type: Wire,
+{
+    let state = state.called();
+    if let Some(reading) = read(&mut state.direct) {
+        return Ok((Whole(Ok(reading)),));
+    }
+    let answer = state.ask_broker(number, |call| params.put(call))?;
+    let (answer,): (Result<R::Type, Error>,) = wire::read(&answer)?;
+    Ok((Whole(match answer {
+        Ok(reading) => Ok(R::of_broker(reading)?),
+        Err(error) => Err(error),
+    }),))
+}
+
+/// What a broker may read for its worker.
+trait ReadByBroker: LowerWords + Sized {
+    /// Returns the reading of an answer.
+    ///
+    /// # Errors
+    /// [`Malformed`] if no broker answers so.
+    fn of_broker(answer: Self::Type) -> Result<Self, Malformed>;
+}
+
+impl ReadByBroker for perf::Reading {
+    fn of_broker(answer: Reading) -> Result<perf::Reading, Malformed> {
+        from_reading(answer)
+    }
+}
+
+impl ReadByBroker for Snapshot {
+    fn of_broker(answer: GroupReading) -> Result<Snapshot, Malformed> {
+        from_group_reading(&answer)
+    }
 }
 
 /// Calls the host function. An error is returned to the plugin or is a trap.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::bindings::kernelscript::host::maps::{Host, HostBpfMap, HostCursor, MapInfo, UpdateMode};
+use super::direct::PassedOn;
 use super::error::{HostError, check_length};
 use super::state::State;
 use crate::bpf::{self, BpfError, Cursor, CursorContent, Map, MapSize};
-use crate::host_bytes::Charged;
+use crate::host_bytes::{Charged, Full, HostBytes};
 
 /// Host side of a `map` handle.
 pub struct MapHandle(Charged<Arc<Map>>);
@@ -17,6 +18,24 @@ pub struct MapHandle(Charged<Arc<Map>>);
 pub struct CursorHandle(Charged<Cursor>);
 
 impl MapHandle {
+    /// Keeps a map for a plugin.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub(super) fn keep(map: Arc<Map>, host_bytes: &HostBytes) -> Result<MapHandle, Full> {
+        host_bytes.keep(map, 0).map(MapHandle)
+    }
+
+    /// The map's name in the object.
+    pub(super) fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Records that the broker has frozen the map.
+    pub(super) fn note_frozen(&self) {
+        self.0.note_frozen();
+    }
+
     /// Runs an operation on one value, while charging for the kernel's buffer and a copy of the value.
     fn with_value<T>(
         &self,
@@ -54,6 +73,14 @@ impl Host for State {
 }
 
 impl State {
+    /// Returns the map of a handle: in a worker, one that the broker has passed on.
+    fn map(&self, this: &Resource<MapHandle>) -> wasmtime::Result<&MapHandle> {
+        match self.direct.map(this.rep()) {
+            Some(map) => Ok(map),
+            None => Ok(self.table.get(this)?),
+        }
+    }
+
     fn resize(&mut self, map: &str, size: MapSize) -> Result<(), HostError> {
         check_length("map", map)?;
         let target = match size {
@@ -72,12 +99,13 @@ impl HostBpfMap for State {
     fn open(&mut self, name: String) -> Result<Resource<MapHandle>, HostError> {
         check_length("map", &name)?;
         let map = self.audited("map", &name, |_| None, |state| Ok(state.object()?.map(&name)?))?;
-        let kept = self.host_bytes.keep(map, 0)?;
-        Ok(self.table.push(MapHandle(kept))?)
+        let handle = self.table.push(MapHandle::keep(Arc::clone(&map), &self.host_bytes)?)?;
+        self.pass_map_on(handle.rep(), &map);
+        Ok(handle)
     }
 
     fn info(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<MapInfo> {
-        let shape = self.table.get(&this)?.0.shape();
+        let shape = self.map(&this)?.0.shape();
         Ok(MapInfo {
             type_: shape.ty,
             key_size: shape.key_size,
@@ -88,7 +116,7 @@ impl HostBpfMap for State {
     }
 
     fn lookup(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<Option<Vec<u8>>, HostError> {
-        self.table.get(&this)?.with_value(self, |map| map.lookup(&key))
+        self.map(&this)?.with_value(self, |map| map.lookup(&key))
     }
 
     fn lookup_locked(
@@ -96,7 +124,7 @@ impl HostBpfMap for State {
         this: Resource<MapHandle>,
         key: Vec<u8>,
     ) -> Result<Option<Vec<u8>>, HostError> {
-        self.table.get(&this)?.with_value(self, |map| map.lookup_locked(&key))
+        self.map(&this)?.with_value(self, |map| map.lookup_locked(&key))
     }
 
     fn lookup_and_delete(
@@ -104,7 +132,7 @@ impl HostBpfMap for State {
         this: Resource<MapHandle>,
         key: Vec<u8>,
     ) -> Result<Option<Vec<u8>>, HostError> {
-        self.table.get(&this)?.with_value(self, |map| map.lookup_and_delete(&key))
+        self.map(&this)?.with_value(self, |map| map.lookup_and_delete(&key))
     }
 
     fn update(
@@ -114,7 +142,7 @@ impl HostBpfMap for State {
         value: Vec<u8>,
         mode: UpdateMode,
     ) -> Result<(), HostError> {
-        self.table.get(&this)?.with_value(self, |map| map.update(&key, &value, mode.into()))
+        self.map(&this)?.with_value(self, |map| map.update(&key, &value, mode.into()))
     }
 
     fn update_locked(
@@ -124,7 +152,7 @@ impl HostBpfMap for State {
         value: Vec<u8>,
         mode: UpdateMode,
     ) -> Result<(), HostError> {
-        self.table.get(&this)?.with_value(self, |map| map.update_locked(&key, &value, mode.into()))
+        self.map(&this)?.with_value(self, |map| map.update_locked(&key, &value, mode.into()))
     }
 
     fn update_sum(
@@ -134,7 +162,7 @@ impl HostBpfMap for State {
         value: Vec<u8>,
         mode: UpdateMode,
     ) -> Result<(), HostError> {
-        self.table.get(&this)?.with_value(self, |map| map.update_sum(&key, &value, mode.into()))
+        self.map(&this)?.with_value(self, |map| map.update_sum(&key, &value, mode.into()))
     }
 
     fn update_batch(
@@ -143,7 +171,7 @@ impl HostBpfMap for State {
         entries: Vec<u8>,
         mode: UpdateMode,
     ) -> Result<u32, HostError> {
-        let map = Arc::clone(&self.table.get(&this)?.0);
+        let map = Arc::clone(&self.map(&this)?.0);
         // A growing vector may have twice the capacity it needs.
         let _charge =
             self.host_bytes.during_call(entries.len() as u64 + 2 * map.padded_bytes(entries.len()))?;
@@ -151,26 +179,28 @@ impl HostBpfMap for State {
     }
 
     fn delete_batch(&mut self, this: Resource<MapHandle>, keys: Vec<u8>) -> Result<u32, HostError> {
-        let map = Arc::clone(&self.table.get(&this)?.0);
+        let map = Arc::clone(&self.map(&this)?.0);
         let _charge = self.host_bytes.during_call(keys.len() as u64)?;
         Ok(map.delete_batch(&keys)?)
     }
 
     fn freeze(&mut self, this: Resource<MapHandle>) -> Result<(), HostError> {
-        let map = Arc::clone(&self.table.get(&this)?.0);
-        self.audited("freeze", map.name(), |()| None, |_| Ok(map.freeze()?))
+        let map = Arc::clone(&self.map(&this)?.0);
+        self.audited("freeze", map.name(), |()| None, |_| Ok(map.freeze()?))?;
+        self.waiting.push(PassedOn::Frozen(map.name().to_owned()), None);
+        Ok(())
     }
 
     fn delete(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<bool, HostError> {
-        Ok(self.table.get(&this)?.0.delete(&key)?)
+        Ok(self.map(&this)?.0.delete(&key)?)
     }
 
     fn contains(&mut self, this: Resource<MapHandle>, value: Vec<u8>) -> Result<bool, HostError> {
-        self.table.get(&this)?.with_value(self, |map| map.contains(&value))
+        self.map(&this)?.with_value(self, |map| map.contains(&value))
     }
 
     fn share(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<Option<u32>> {
-        let pages = self.table.get(&this)?.0.pages();
+        let pages = self.map(&this)?.0.pages();
         Ok(self.map_pages(pages))
     }
 
@@ -179,7 +209,7 @@ impl HostBpfMap for State {
         this: Resource<MapHandle>,
         values: bool,
     ) -> Result<Resource<CursorHandle>, HostError> {
-        let map = Arc::clone(&self.table.get(&this)?.0);
+        let map = Arc::clone(&self.map(&this)?.0);
         let content = if values { CursorContent::KeysAndValues } else { CursorContent::Keys };
         let cursor = Cursor::new(map, content, &self.host_bytes)?;
         let kept = self.host_bytes.keep(cursor, 0)?;
@@ -187,12 +217,12 @@ impl HostBpfMap for State {
     }
 
     fn count(&mut self, this: Resource<MapHandle>) -> Result<u32, HostError> {
-        let count = self.table.get(&this)?.0.count(&self.host_bytes)?;
+        let count = self.map(&this)?.0.count(&self.host_bytes)?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     fn clear(&mut self, this: Resource<MapHandle>) -> Result<(), HostError> {
-        Ok(self.table.get(&this)?.0.clear(&self.host_bytes)?)
+        Ok(self.map(&this)?.0.clear(&self.host_bytes)?)
     }
 
     fn drop(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<()> {

@@ -14,6 +14,7 @@ mod bpf;
 mod budget;
 mod clock;
 mod console;
+pub(crate) mod direct;
 mod error;
 mod format;
 mod globals;
@@ -71,10 +72,12 @@ pub(crate) fn linker(
     imported: &Arc<BTreeSet<String>>,
 ) -> Result<wasmtime::component::Linker<State>, EngineError> {
     let linker = linker::Linker::new(engine.linker(), answers, Arc::clone(imported), State::called);
-    let mut linker = with_bindings(linker)?.into_inner().ok_or_else(no_linker)?;
-    // Recorded and replayed runs need the functions of the bindings, which the recording linker wraps.
-    if answers == Answers::Host {
-        lower::add_to_linker(&mut linker).map_err(failed)?;
+    let (mut linker, numbers) = with_bindings(linker)?.into_inner().ok_or_else(no_linker)?;
+    match answers {
+        Answers::Host => lower::add_to_linker(&mut linker).map_err(failed)?,
+        Answers::Broker => lower::add_to_linker_of_worker(&mut linker, &numbers).map_err(failed)?,
+        // These need the functions of the bindings, which the recording linker wraps.
+        Answers::Recorded | Answers::Replayed => {}
     }
     Ok(linker)
 }

@@ -17,6 +17,7 @@ use super::bindings::kernelscript::host::perf::{
 use super::bpf::ProgramHandle;
 use super::error::{self, HostError, check_length};
 use super::state::State;
+use super::wire::Malformed;
 use crate::bpf::{BpfError, LoadedType, Map};
 use crate::explain::FailureKind;
 use crate::host_bytes::{Charge, Charged};
@@ -422,10 +423,12 @@ impl Host for State {
         let id = self
             .audited("open", &description, number, |state| state.opened(&event, &options, leader, program))?;
         self.report_notices();
-        self.table.push(AttachmentHandle { id, _charge: charge }).map_err(|full| {
+        let handle = self.table.push(AttachmentHandle { id, _charge: charge }).map_err(|full| {
             self.close(id);
-            full.into()
-        })
+            HostError::from(full)
+        })?;
+        self.pass_attachment_on(handle.rep(), id);
+        Ok(handle)
     }
 
     fn read_by_id(&mut self, id: u64) -> Result<wit::Reading, HostError> {
@@ -645,6 +648,48 @@ pub(super) fn group_reading(snapshot: perf::Snapshot) -> Result<GroupReading, Ho
         own: u32::try_from(snapshot.own).map_err(wasmtime::Error::new)?,
         entries: snapshot.entries.iter().map(entry).collect(),
     })
+}
+
+/// Reverses [`one_reading`].
+pub(super) fn from_reading(reading: wit::Reading) -> Result<perf::Reading, Malformed> {
+    Ok(perf::Reading {
+        raw: reading.raw,
+        scaled: reading.scaled,
+        saturated: false,
+        time_enabled: reading.time_enabled,
+        time_running: reading.time_running,
+        state: state_of(reading.state)?,
+        partial: reading.partial,
+    })
+}
+
+/// Reverses [`group_reading`].
+pub(super) fn from_group_reading(reading: &GroupReading) -> Result<perf::Snapshot, Malformed> {
+    let entry = |entry: &wit::Entry| perf::GroupEntry {
+        id: AttachmentId::of(entry.id),
+        kernel_id: entry.kernel_id,
+        raw: entry.raw,
+        scaled: entry.scaled,
+    };
+    Ok(perf::Snapshot {
+        time_enabled: reading.time_enabled,
+        time_running: reading.time_running,
+        state: state_of(reading.state)?,
+        partial: reading.partial,
+        own: reading.own as usize,
+        entries: reading.entries.iter().map(entry).collect(),
+    })
+}
+
+/// Returns the state in a reading of this host.
+fn state_of(state: CounterState) -> Result<perf::State, Malformed> {
+    match state {
+        CounterState::Counted => Ok(perf::State::Counted),
+        CounterState::Multiplexed => Ok(perf::State::Multiplexed),
+        CounterState::NeverRan => Ok(perf::State::NeverRan),
+        CounterState::Idle => Ok(perf::State::Idle),
+        CounterState::Other(_) => Err(Malformed),
+    }
 }
 
 fn access_of(access: wit::Access) -> perf::Access {

@@ -7,8 +7,10 @@ use std::os::fd::BorrowedFd;
 
 use wasmtime::{AsContextMut as _, Store, StoreContextMut};
 
+use super::direct::Direct;
 use super::state::State;
 use super::wire::{self, Input, Malformed, Wire};
+use crate::host_bytes::HostBytes;
 use crate::plugin::SharedMemory;
 
 /// The number of a function in messages.
@@ -83,11 +85,18 @@ impl<T: 'static> Served<T> {
 
 /// The connection of a worker to its broker.
 pub(crate) trait Broker: Send {
-    /// Sends a call and waits for its answer. Meanwhile the broker may ask for pages of maps in this memory.
+    /// Sends a call and waits for its answer. Meanwhile the broker may ask for pages of maps, and pass on descriptors.
     ///
     /// # Errors
     /// The trap that ends the plugin.
-    fn ask(&mut self, call: Vec<u8>, memory: Option<&mut dyn MapPages>) -> wasmtime::Result<Vec<u8>>;
+    fn ask(&mut self, call: Vec<u8>, own: WorkerOwn<'_>) -> wasmtime::Result<Vec<u8>>;
+}
+
+/// What a worker has itself.
+pub(crate) struct WorkerOwn<'a> {
+    pub(crate) memory: Option<&'a mut dyn MapPages>,
+    pub(crate) direct: &'a mut Direct,
+    pub(crate) host_bytes: &'a HostBytes,
 }
 
 /// A plugin's memory that pages of maps can be mapped into.
@@ -118,6 +127,11 @@ impl State {
         let broker = self.broker.as_mut();
         let broker =
             broker.ok_or_else(|| wasmtime::Error::msg("ks-host has a defect: there is no broker"))?;
-        broker.ask(call, self.shared.as_mut().map(|memory| &mut **memory as &mut dyn MapPages))
+        let own = WorkerOwn {
+            memory: self.shared.as_mut().map(|memory| &mut **memory as &mut dyn MapPages),
+            direct: &mut self.direct,
+            host_bytes: &self.host_bytes,
+        };
+        broker.ask(call, own)
     }
 }

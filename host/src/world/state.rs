@@ -11,6 +11,7 @@ use wasmtime::component::ResourceTable;
 use super::attached::AttachedPrograms;
 use super::audit::PluginAudit;
 use super::budget::Budget;
+use super::direct::{Direct, Waiting};
 use super::error::HostError;
 use super::losses::{LossReport, Losses};
 use super::misses::Misses;
@@ -89,6 +90,10 @@ pub struct State {
     calls: u64,
     /// In a worker, the process that answers its calls.
     pub(super) broker: Option<Box<dyn Broker>>,
+    /// What a worker does without it.
+    pub(super) direct: Direct,
+    /// What a broker passes on to its worker.
+    pub(super) waiting: Waiting,
 }
 
 /// The plugin's BPF object. It is loaded when first needed: a plugin that only counts needs none.
@@ -163,6 +168,8 @@ impl State {
             limiter: Limiter::new(limits),
             calls: 0,
             broker: None,
+            direct: Direct::default(),
+            waiting: Waiting::default(),
         }
     }
 

@@ -76,6 +76,11 @@ pub(crate) trait Wire: Sized {
     /// [`Malformed`].
     fn take(from: &mut Input<'_>) -> Result<Self, Malformed>;
 
+    /// The handle that a list of arguments begins with, as the number of what it denotes.
+    fn handle(&self) -> Option<u32> {
+        None
+    }
+
     /// Appends the elements of a list; bytes at once.
     fn put_all(items: &[Self], to: &mut Vec<u8>) {
         items.iter().for_each(|item| item.put(to));
@@ -246,19 +251,28 @@ impl<T: 'static> Wire for Resource<T> {
         let is_owned = bool::take(from)?;
         u32::take(from).map(if is_owned { Resource::new_own } else { Resource::new_borrow })
     }
+
+    fn handle(&self) -> Option<u32> {
+        Some(self.rep())
+    }
 }
 
 macro_rules! tuples {
-    ($(($($name:ident),+))*) => {
-        $(impl<$($name: Wire),+> Wire for ($($name,)+) {
+    ($(($first:ident $(, $name:ident)*))*) => {
+        $(impl<$first: Wire $(, $name: Wire)*> Wire for ($first, $($name,)*) {
             fn put(&self, to: &mut Vec<u8>) {
                 #[expect(non_snake_case, reason = "a value is called as its type")]
-                let ($($name,)+) = self;
-                $($name.put(to);)+
+                let ($first, $($name,)*) = self;
+                $first.put(to);
+                $($name.put(to);)*
             }
 
             fn take(from: &mut Input<'_>) -> Result<Self, Malformed> {
-                Ok(($($name::take(from)?,)+))
+                Ok(($first::take(from)?, $($name::take(from)?,)*))
+            }
+
+            fn handle(&self) -> Option<u32> {
+                self.0.handle()
             }
         })*
     };

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::time::Instant;
 
 use nix::libc;
@@ -11,6 +12,7 @@ use nix::libc;
 fn main() {
     ks_host::worker::serve_taken_over_if_asked(|broker, attempt| match attempt {
         "calls" => system_calls(),
+        "descriptors" => descriptors(broker),
         "memory" => memory(),
         "computes" => loop {
             std::hint::black_box(Instant::now());
@@ -64,7 +66,6 @@ fn system_calls() -> String {
         ("bpf: a map by its id", libc::SYS_bpf, [14, at, 128, 0, 0, 0]),
         ("bpf: a program by its id", libc::SYS_bpf, [13, at, 128, 0, 0, 0]),
         ("bpf: a test run", libc::SYS_bpf, [10, at, 128, 0, 0, 0]),
-        ("bpf: an update", libc::SYS_bpf, [2, at, 128, 0, 0, 0]),
         ("perf_event_open", libc::SYS_perf_event_open, [at, 0, -1, -1, 0, 0]),
         ("ioctl: MODIFY_ATTRIBUTES", libc::SYS_ioctl, [0, 0x4008_240b, at, 0, 0, 0]),
         ("ioctl: SET_BPF", libc::SYS_ioctl, [0, 0x4004_2408, at, 0, 0, 0]),
@@ -116,6 +117,62 @@ fn system_calls() -> String {
         open.push("it writes its code".into());
     }
     if open.is_empty() { format!("all {} are refused", calls.len()) } else { open.join("; ") }
+}
+
+/// Uses each descriptor that it has for everything that one of an event or a map is good for. Returns what it can do.
+fn descriptors(broker: &File) -> String {
+    /// Requests of ioctl(2) of events: all but that to stop (0x2401). Source: include/uapi/linux/perf_event.h, v6.18.
+    const REQUESTS: [u64; 11] = [
+        0x2400,
+        0x2402,
+        0x2403,
+        0x4008_2404,
+        0x2405,
+        0x4008_2406,
+        0x8008_2407,
+        0x4004_2408,
+        0x4004_2409,
+        0xc008_240a,
+        0x4008_240b,
+    ];
+    /// Commands of bpf(2) that take a descriptor: pin, attach, detach, test run, information, read only for good,
+    /// links, iterators, tokens. Source: include/uapi/linux/bpf.h, `enum bpf_cmd`, v6.18.
+    const COMMANDS: [i64; 14] = [6, 8, 9, 10, 15, 16, 17, 20, 22, 28, 29, 33, 35, 36];
+    let (mut events, mut maps, mut open) = (0, 0, Vec::new());
+    let mut words = [0_u64; 32];
+    for fd in 0..256_i64 {
+        let call = |number, [a, b, c]: [i64; 3]| {
+            // SAFETY: reads into `words`, and what the kernel refuses; what it does not is the finding.
+            let answer = unsafe { libc::syscall(number, a, b, c, 0, 0, 0) };
+            (answer, std::io::Error::last_os_error().raw_os_error())
+        };
+        let at = words.as_mut_ptr() as i64;
+        // The others are its socket, its code and nothing.
+        if fd > 2 && fd != i64::from(broker.as_raw_fd()) {
+            events += u32::from(call(libc::SYS_read, [fd, at, 256]).0 > 0);
+        }
+        for request in REQUESTS {
+            if call(libc::SYS_ioctl, [fd, request.cast_signed(), at]) != (-1, Some(libc::EPERM)) {
+                open.push(format!("ioctl {request:#x} of {fd}"));
+            }
+        }
+        words = [0; 32];
+        words[0] = fd.cast_unsigned();
+        for command in COMMANDS {
+            if call(libc::SYS_bpf, [command, at, 64]) != (-1, Some(libc::EPERM)) {
+                open.push(format!("bpf {command} of {fd}"));
+            }
+        }
+        // `map_fd`, `key`, `value`, `flags` of `union bpf_attr`: the entry 1, which the plugin has written.
+        let (key, value) = (1_u32, 7_u64);
+        words[1] = &raw const key as u64;
+        words[2] = &raw const value as u64;
+        maps += u32::from(call(libc::SYS_bpf, [2, at, 32]).0 == 0);
+    }
+    match &open[..] {
+        [] => format!("{events} event, {maps} map; all others are refused"),
+        open => open.join("; "),
+    }
 }
 
 /// Takes memory until there is none.

@@ -1,0 +1,218 @@
+//! Calls that a worker answers itself, with descriptors that its broker has passed on: readings of counters, and
+//! operations on maps of data. All others are messages to the broker, and so is every call that fails here.
+//!
+//! ```text
+//! the broker: State -- take_passed_on --> PassedOn, a descriptor ..   (messages)   .. Direct: the worker
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use ks_host_macros::Wire;
+
+use super::maps::MapHandle;
+use super::state::State;
+use crate::bpf::{Map, MapShape};
+use crate::host_bytes::HostBytes;
+use crate::perf::{AttachmentId, Change, EventStart, Reading, SharedGroups, Snapshot};
+
+/// Functions of maps that a worker answers itself, if it has the map.
+const OF_MAPS: [&str; 13] = [
+    "maps.[method]bpf-map.info",
+    "maps.[method]bpf-map.lookup",
+    "maps.[method]bpf-map.lookup-locked",
+    "maps.[method]bpf-map.lookup-and-delete",
+    "maps.[method]bpf-map.update",
+    "maps.[method]bpf-map.update-locked",
+    "maps.[method]bpf-map.update-sum",
+    "maps.[method]bpf-map.update-batch",
+    "maps.[method]bpf-map.delete",
+    "maps.[method]bpf-map.delete-batch",
+    "maps.[method]bpf-map.contains",
+    "maps.[method]bpf-map.count",
+    "maps.[method]bpf-map.clear",
+];
+
+/// Bytes of an entry's value, at most, in maps that are passed on: a worker has little memory beside its plugin's.
+const MOST_VALUE_BYTES: u64 = 1 << 20;
+
+/// Whether a worker may answer this function itself: one of a map that it has.
+pub(super) fn is_of_maps(function: &str) -> bool {
+    OF_MAPS.contains(&function)
+}
+
+/// What the broker passes on to its worker.
+#[derive(Debug, Wire)]
+pub(crate) enum PassedOn {
+    /// An event of a group, with its descriptor.
+    Event(PassedEvent),
+    /// Where the counts of a group begin.
+    Group(PassedGroup),
+    /// A handle of an attachment.
+    Attachment(PassedAttachment),
+    /// A map, with its descriptor.
+    Map(PassedMap),
+    /// The map of this name cannot be changed any more.
+    Frozen(String),
+}
+
+#[derive(Debug, Wire)]
+pub(crate) struct PassedEvent {
+    leader: u64,
+    id: u64,
+    kernel_id: u64,
+}
+
+#[derive(Debug, Wire)]
+pub(crate) struct PassedGroup {
+    leader: u64,
+    events: Vec<EventStart>,
+}
+
+#[derive(Debug, Wire)]
+pub(crate) struct PassedAttachment {
+    handle: u32,
+    id: u64,
+}
+
+#[derive(Debug, Wire)]
+pub(crate) struct PassedMap {
+    handle: u32,
+    name: String,
+    shape: MapShape,
+    slots: u64,
+}
+
+/// What waits in the broker to be passed on; none without a worker that may have it.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Option<Vec<(PassedOn, Option<OwnedFd>)>>);
+
+impl Waiting {
+    /// Records what the next message to the worker follows.
+    pub(super) fn push(&mut self, what: PassedOn, descriptor: Option<OwnedFd>) {
+        if let Some(waiting) = &mut self.0 {
+            waiting.push((what, descriptor));
+        }
+    }
+}
+
+impl State {
+    /// Passes on to the worker what it can use itself.
+    pub(crate) fn pass_on(&mut self) {
+        self.waiting = Waiting(Some(Vec::new()));
+        self.attachments.share();
+    }
+
+    /// Records the handle of an attachment.
+    pub(super) fn pass_attachment_on(&mut self, handle: u32, id: AttachmentId) {
+        self.waiting.push(PassedOn::Attachment(PassedAttachment { handle, id: id.get() }), None);
+    }
+
+    /// Records the handle of a map.
+    pub(super) fn pass_map_on(&mut self, handle: u32, map: &Map) {
+        if self.waiting.0.is_none() {
+            return;
+        }
+        let Some(descriptor) = map.to_pass_on().filter(|_| map.value_bytes() <= MOST_VALUE_BYTES) else {
+            return;
+        };
+        let passed =
+            PassedMap { handle, name: map.name().to_owned(), shape: map.shape(), slots: map.slots() as u64 };
+        self.waiting.push(PassedOn::Map(passed), Some(descriptor));
+    }
+
+    /// Returns what has to be passed on before the worker goes on.
+    ///
+    /// # Errors
+    /// Of dup(2).
+    pub(crate) fn take_passed_on(&mut self) -> io::Result<Vec<(PassedOn, Option<OwnedFd>)>> {
+        let Some(waiting) = &mut self.waiting.0 else { return Ok(Vec::new()) };
+        let changes = self.attachments.take_changes()?;
+        let of_change = |change| match change {
+            Change::Event { leader, id, kernel_id, descriptor } => {
+                let event = PassedEvent { leader: leader.get(), id: id.get(), kernel_id };
+                (PassedOn::Event(event), Some(descriptor))
+            }
+            Change::Group { leader, events } => {
+                (PassedOn::Group(PassedGroup { leader: leader.get(), events }), None)
+            }
+        };
+        waiting.extend(changes.into_iter().map(of_change));
+        Ok(std::mem::take(waiting))
+    }
+}
+
+/// What a worker has of its broker.
+#[derive(Default)]
+pub(crate) struct Direct {
+    groups: SharedGroups,
+    /// Attachments by their handles.
+    attachments: BTreeMap<u32, AttachmentId>,
+    /// Maps by their handles.
+    maps: BTreeMap<u32, MapHandle>,
+}
+
+impl Direct {
+    /// Takes what the broker passes on. What is unusable here stays with the broker.
+    pub(crate) fn take(&mut self, passed: PassedOn, descriptor: Option<OwnedFd>, host_bytes: &HostBytes) {
+        match (passed, descriptor) {
+            (PassedOn::Event(PassedEvent { leader, id, kernel_id }), Some(event)) => {
+                self.groups.add(leader, id, kernel_id, event);
+            }
+            (PassedOn::Group(PassedGroup { leader, events }), _) => self.groups.start(leader, &events),
+            (PassedOn::Attachment(PassedAttachment { handle, id }), _) => {
+                self.attachments.insert(handle, AttachmentId::of(id));
+            }
+            (PassedOn::Map(PassedMap { handle, name, shape, slots }), Some(map)) => {
+                let slots = usize::try_from(slots).unwrap_or(usize::MAX);
+                let map = Map::passed_on(name, shape, slots, map);
+                if map.is_reachable()
+                    && let Ok(handle_of_map) = MapHandle::keep(map.into(), host_bytes)
+                {
+                    self.maps.insert(handle, handle_of_map);
+                }
+            }
+            (PassedOn::Frozen(name), _) => {
+                self.maps.values().filter(|map| map.name() == name).for_each(MapHandle::note_frozen);
+            }
+            (PassedOn::Event(_) | PassedOn::Map(_), None) => {}
+        }
+    }
+
+    /// Closes what belongs to a handle that ends.
+    pub(super) fn forget(&mut self, handle: u32) {
+        self.maps.remove(&handle);
+        self.attachments.remove(&handle);
+    }
+
+    /// Returns the map of a handle; none if the broker must be asked.
+    pub(super) fn map(&self, handle: u32) -> Option<&MapHandle> {
+        self.maps.get(&handle)
+    }
+
+    /// Reads the attachment of a handle; none if the broker must do it.
+    pub(super) fn read(&mut self, handle: u32) -> Option<Reading> {
+        self.groups.read(*self.attachments.get(&handle)?)
+    }
+
+    /// Reads the group of a handle; none if the broker must do it.
+    pub(super) fn snapshot(&mut self, handle: u32) -> Option<Snapshot> {
+        self.groups.snapshot(*self.attachments.get(&handle)?)
+    }
+
+    /// As [`Direct::read`], by the id of the attachment.
+    pub(super) fn read_by_id(&mut self, id: u64) -> Option<Reading> {
+        self.groups.read(AttachmentId::of(id))
+    }
+
+    /// As [`Direct::snapshot`], by the id of the attachment.
+    pub(super) fn snapshot_by_id(&mut self, id: u64) -> Option<Snapshot> {
+        self.groups.snapshot(AttachmentId::of(id))
+    }
+
+    /// Stops the group that the attachment of a handle leads, before the broker does.
+    pub(super) fn stop(&self, handle: u32) {
+        self.attachments.get(&handle).into_iter().for_each(|id| self.groups.stop(*id));
+    }
+}
