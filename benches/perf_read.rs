@@ -2,9 +2,13 @@
 //! thread.
 //!
 //! - `native`: the bare system call on the leader's descriptor;
+//! - `native-alone`, `native-filtered`: the same in a process of one thread, without and with a worker's filter of
+//!   system calls: the baseline of what runs in a worker;
 //! - `perf-event2`: the crate, which finds and checks entries, in a program that is not a plugin;
 //! - `plugin-scalar`: `read(leader).raw` in a script: one counter;
 //! - `plugin-snapshot`: `read(leader).values[0]` in a script: all members;
+//! - `thread-scalar`, `thread-snapshot`, `process-scalar`, `process-snapshot`: the same, confined, on a thread and in a
+//!   process of the plugin's own;
 //! - `sdk-scalar`, `sdk-snapshot`: the same in a plugin in Rust, with `ks-guest`.
 //!
 //! Cases: a group of the own task; a group of another CPU, which the kernel reads by an interrupt; and many
@@ -18,11 +22,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use criterion::Criterion;
+use ks_benches::baseline::alone;
 use ks_benches::baseline::crate_group::CrateGroup;
 use ks_benches::baseline::perf::{self, Group, Observed};
 use ks_benches::machine::{self, Machine};
-use ks_benches::plugin::Subject;
+use ks_benches::plugin::{Place, Subject};
 use ks_benches::report::{self, Report};
+use ks_host::worker;
 use ks_tests::guests;
 
 /// Group sizes, including the leader.
@@ -33,15 +39,25 @@ const GROUPS: u32 = 64;
 const OWN_CPU: usize = 0;
 const OTHER_CPU: i32 = 1;
 
+const SCRIPT: &str = include_str!("perf_read.ks");
+
 struct Subjects {
     script: Subject,
     rust: Subject,
+    in_thread: Subject,
+    in_process: Subject,
 }
 
 fn main() -> Result<()> {
+    worker::serve_if_asked();
+    if alone::serve_if_asked()? {
+        return Ok(());
+    }
     let guest = guests::rust(&Path::new(env!("CARGO_MANIFEST_DIR")).join("guest"), "reads.wasm", None);
     let subjects = Subjects {
-        script: Subject::of_script("perf_read.ks", include_str!("perf_read.ks"))?,
+        script: Subject::of_script("perf_read.ks", SCRIPT)?,
+        in_thread: Subject::of_script_in(Place::Thread, "perf_read.ks", SCRIPT)?,
+        in_process: Subject::of_script_in(Place::Process, "perf_read.ks", SCRIPT)?,
         rust: Subject::of_plugin("reads", guest)?,
     };
     let machine = Machine::here();
@@ -50,7 +66,18 @@ fn main() -> Result<()> {
     for members in MEMBERS {
         let case = format!("perf/read/{members}-members");
         read_natively(&mut criterion, &mut report, &case, members, Observed::OwnTask)?;
-        for (who, subject) in [("plugin", &subjects.script), ("sdk", &subjects.rust)] {
+        for (name, filtered) in [("native-alone", false), ("native-filtered", true)] {
+            report.bench(&mut criterion, &format!("{case}/{name}"), |iterations| {
+                alone::measure(members, iterations, filtered)?.check_reads(iterations, members)
+            });
+        }
+        let all = [
+            ("plugin", &subjects.script),
+            ("thread", &subjects.in_thread),
+            ("process", &subjects.in_process),
+            ("sdk", &subjects.rust),
+        ];
+        for (who, subject) in all {
             for (form, arguments) in [("scalar", &[][..]), ("snapshot", &["--snapshot"])] {
                 let name = format!("{case}/{who}-{form}");
                 read_in_plugin(&mut criterion, &mut report, &name, subject, members, arguments);

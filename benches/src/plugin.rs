@@ -1,4 +1,5 @@
-//! Plugins that run on the calling thread: `pid: 0` then observes the thread that also runs the baseline.
+//! Measured plugins: on the calling thread, so that `pid: 0` observes the thread that also runs the baseline; or as
+//! `ks-host` runs them, confined, on a thread or in a process of their own.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use ks_compiler::diag::render;
 use ks_compiler::pipeline::{self, Options, Target};
 use ks_host::plugin::{Outcome, Plugin};
+use ks_host::worker::WorkerProgram;
 use ks_host::{Host, PreparedPlugin, RunOptions};
 
 use crate::answer::Answer;
@@ -16,6 +18,19 @@ use crate::answer::Answer;
 pub struct Subject {
     name: &'static str,
     prepared: PreparedPlugin,
+    place: Place,
+}
+
+/// Where a plugin runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On the calling thread, which is not confined.
+    Here,
+    /// On a confined thread of its own, as `ks-host --isolation thread` runs it.
+    Thread,
+    /// In a worker, as `ks-host --isolation process` runs it. The bench's `main` begins with
+    /// [`ks_host::worker::serve_if_asked`].
+    Process,
 }
 
 impl Subject {
@@ -24,6 +39,14 @@ impl Subject {
     /// # Errors
     /// If the script has errors, or the engine does not start.
     pub fn of_script(name: &'static str, text: &str) -> Result<Subject> {
+        Subject::of_script_in(Place::Here, name, text)
+    }
+
+    /// As [`Subject::of_script`], for runs in this place.
+    ///
+    /// # Errors
+    /// As [`Subject::of_script`].
+    pub fn of_script_in(place: Place, name: &'static str, text: &str) -> Result<Subject> {
         let mut checked = pipeline::parse(name, text.as_bytes(), Options::new("bench"))?.check();
         let Ok(built) = checked.build(Target::default()) else {
             let sorted = checked.diagnostics.sorted();
@@ -33,7 +56,7 @@ impl Subject {
                 .collect();
             bail!("{}", errors.join("\n"));
         };
-        Subject::of_plugin(name, built.plugin)
+        Subject::of_plugin_in(place, name, built.plugin)
     }
 
     /// Compiles the component of a finished plugin to machine code.
@@ -41,7 +64,16 @@ impl Subject {
     /// # Errors
     /// If the bytes are not a plugin, or the engine does not start.
     pub fn of_plugin(name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
-        Ok(Subject { name, prepared: Host::new()?.prepare(&Plugin::from_bytes(bytes)?)? })
+        Subject::of_plugin_in(Place::Here, name, bytes)
+    }
+
+    fn of_plugin_in(place: Place, name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
+        let host = Host::new()?;
+        let host = match place {
+            Place::Process => host.with_workers(WorkerProgram::of_this_program()),
+            Place::Here | Place::Thread => host,
+        };
+        Ok(Subject { name, prepared: host.prepare(&Plugin::from_bytes(bytes)?)?, place })
     }
 
     /// Runs the plugin to its end with these arguments, and parses the answer that it printed: the
@@ -65,8 +97,13 @@ impl Subject {
         options.stdout = Box::new(stdout.clone());
         options.stderr = Box::new(stderr.clone());
         change(&mut options);
-        let outcome = self.prepared.instantiate(options).map(|mut plugin| plugin.run());
-        let outcome = outcome.unwrap_or_else(|ended| ended);
+        let outcome = match self.place {
+            Place::Here => {
+                let outcome = self.prepared.instantiate(options).map(|mut plugin| plugin.run());
+                outcome.unwrap_or_else(|ended| ended)
+            }
+            Place::Thread | Place::Process => self.prepared.run(RunOptions { confine: true, ..options }),
+        };
         let said = stderr.text();
         ensure!(outcome == Outcome::Returned(0) && said.is_empty(), "{}: {outcome:?}\n{said}", self.name);
         let printed = stdout.text();
@@ -74,7 +111,11 @@ impl Subject {
     }
 }
 
-fn parse(printed: &str) -> Result<Answer> {
+/// Parses the four numbers of an answer.
+///
+/// # Errors
+/// If the text is anything else.
+pub fn parse(printed: &str) -> Result<Answer> {
     let numbers = printed.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
     let [elapsed, right, members, time_enabled] = numbers[..] else {
         return Err(anyhow!("expected 4 numbers"));

@@ -34,7 +34,7 @@ const fn target(
 }
 
 /// All targets of the project.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 19] = [
     target(
         "scalar read / read(2), 4 members",
         ["perf_read", "perf/read/4-members", "plugin-scalar", "native"],
@@ -44,6 +44,26 @@ pub const TARGETS: [Target; 15] = [
         "snapshot / read(2), 16 members",
         ["perf_read", "perf/read/16-members", "plugin-snapshot", "native"],
         1.45,
+    ),
+    target(
+        "scalar read in a process / read(2), filtered",
+        ["perf_read", "perf/read/4-members", "process-scalar", "native-filtered"],
+        1.22,
+    ),
+    target(
+        "snapshot in a process / read(2), filtered",
+        ["perf_read", "perf/read/16-members", "process-snapshot", "native-filtered"],
+        1.35,
+    ),
+    target(
+        "scalar read in a process / on a thread",
+        ["perf_read", "perf/read/4-members", "process-scalar", "thread-scalar"],
+        0.92,
+    ),
+    target(
+        "snapshot in a process / on a thread",
+        ["perf_read", "perf/read/16-members", "process-snapshot", "thread-snapshot"],
+        0.92,
     ),
     target(
         "shared variable / load of mapped pages",

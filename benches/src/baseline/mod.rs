@@ -1,5 +1,6 @@
 //! The baselines of the benches: the bare system calls, without a host.
 
+pub mod alone;
 pub mod crate_group;
 pub mod hash;
 pub mod map;

@@ -15,6 +15,7 @@ use super::protocol::{End, Export, ExportCall, FromWorker, Ready, Refused, Start
 use super::{confine, sys};
 use crate::options::RunOptions;
 use crate::plugin::{Engine, Facts, Instance, Limits, Outcome, PluginError, Prepared, TrustedCode};
+use crate::policy::Policy;
 use crate::processes;
 use crate::processes::channel::{self, Received};
 use crate::world::served::{Broker, WorkerOwn};
@@ -50,6 +51,15 @@ pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
         let test = if let Export::Test(name) = &entry.export { name } else { "" };
         FromWorker::Ended(End::Failed(attack(&socket, test)))
     });
+}
+
+/// Confines this process as one that runs a plugin: for measuring what the filter of system calls costs.
+///
+/// # Errors
+/// If the kernel refuses a limit or the filter.
+#[doc(hidden)]
+pub fn confine_like_a_worker() -> io::Result<()> {
+    confine::enter(&Limits::of(&Policy::nothing())).map_err(io::Error::other)
 }
 
 fn work_if_asked(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) {

@@ -23,7 +23,7 @@ mod protocol;
 mod serve;
 mod sys;
 
-pub use child::{serve_if_asked, serve_taken_over_if_asked};
+pub use child::{confine_like_a_worker, serve_if_asked, serve_taken_over_if_asked};
 pub use process::WorkerProgram;
 pub(crate) use process::{NoWorker, PluginCode, Worker};
 pub(crate) use protocol::{Export, ExportCall};
