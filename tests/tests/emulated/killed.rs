@@ -33,7 +33,7 @@ fn moments() -> u64 {
 }
 
 /// A program to attach: its name, attribute, parameters and result, the returned value, and the target.
-struct AttachedProgram {
+pub(super) struct AttachedProgram {
     name: &'static str,
     attribute: &'static str,
     params: &'static str,
@@ -83,7 +83,7 @@ impl AttachedProgram {
 }
 
 /// Programs for any kernel.
-const KINDS: [AttachedProgram; 8] = [
+pub(super) const KINDS: [AttachedProgram; 8] = [
     AttachedProgram::new("perf", "@perf_event", "ctx: *bpf_perf_event_data"),
     AttachedProgram::new(
         "record",
@@ -124,7 +124,7 @@ const NETWORK: [AttachedProgram; 5] = [
 ];
 
 /// Returns a script that attaches and detaches as fast as it can, and prints a line after the first time.
-fn script(kinds: &[&AttachedProgram], prefix: &str) -> String {
+pub(super) fn script(kinds: &[&AttachedProgram], prefix: &str) -> String {
     let programs: String = kinds.iter().map(|kind| kind.program()).collect();
     let load = |kind: &&AttachedProgram| format!("var p_{0} = load(NAME{0})\n", kind.name);
     let loads: String = kinds.iter().map(load).collect();

@@ -13,6 +13,7 @@ mod held_pointers;
 mod hotplug;
 mod kernel_structs;
 mod killed;
+mod killed_workers;
 mod known_results;
 mod map_iteration;
 mod map_memory;
