@@ -267,3 +267,6 @@ pub fn holds(condition: Condition, width: u32, a: u64, b: u64) -> bool {
         Condition::SGe => x >= y,
     }
 }
+
+#[cfg(test)]
+mod tests;
