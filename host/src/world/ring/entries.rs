@@ -17,18 +17,19 @@ enum Part {
     Taken(u32, Records),
     /// A record that was copied before, and its ring's position in the poll.
     Kept(u32, Vec<u8>),
+    /// Entries as [`Entries::copy_to`] writes them.
+    Whole(Vec<u8>),
 }
 
 impl Entries {
-    /// Splits entries as [`Entries::copy_to`] writes them; returns none for other bytes.
-    fn of(bytes: &[u8]) -> Option<Entries> {
-        let mut batch = Entries::default();
-        let mut rest = bytes;
-        while let Some((position, record, after)) = split_entry(rest) {
-            batch.add_kept(position, record.to_vec());
+    /// Takes entries as [`Entries::copy_to`] writes them; returns none for other bytes.
+    fn of(entries: Vec<u8>) -> Option<Entries> {
+        let mut rest = &entries[..];
+        while let Some((_, _, after)) = split_entry(rest) {
             rest = after;
         }
-        rest.is_empty().then_some(batch)
+        let bytes = entries.len();
+        rest.is_empty().then(|| Entries { parts: vec![Part::Whole(entries)], bytes })
     }
 
     /// Returns the size in bytes.
@@ -59,6 +60,7 @@ impl Entries {
             let bytes = match part {
                 Part::Taken(_, records) => records.bytes(),
                 Part::Kept(_, record) => entry_bytes(record),
+                Part::Whole(entries) => entries.len(),
             };
             let (own, after) = rest.split_at_mut(bytes);
             match part {
@@ -71,6 +73,7 @@ impl Entries {
                     text.copy_from_slice(record);
                     padding.fill(0);
                 }
+                Part::Whole(entries) => own.copy_from_slice(entries),
             }
             rest = after;
         }
@@ -86,7 +89,7 @@ impl Recorded for Entries {
 
     fn read(value: &serde_json::Value) -> Result<Entries, Misfit> {
         let bytes = Vec::<u8>::read(value)?;
-        Entries::of(&bytes).ok_or_else(|| Misfit::wanted("whole records of a ring buffer"))
+        Entries::of(bytes).ok_or_else(|| Misfit::wanted("whole records of a ring buffer"))
     }
 }
 
@@ -98,7 +101,7 @@ impl Wire for Entries {
     }
 
     fn take(from: &mut Input<'_>) -> Result<Entries, Malformed> {
-        Entries::of(&Vec::<u8>::take(from)?).ok_or(Malformed)
+        Entries::of(Vec::take(from)?).ok_or(Malformed)
     }
 }
 
