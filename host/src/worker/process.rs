@@ -107,9 +107,7 @@ impl Worker {
     pub(crate) fn start(program: &WorkerProgram, code: &PluginCode) -> Result<Worker, NoWorker> {
         let failed = |error: io::Error| {
             let program = program.0.display();
-            NoWorker::Plugin(PluginError::Component(format!(
-                "cannot start the process for it, `{program} {ARGUMENT}`: {error}"
-            )))
+            NoWorker::Plugin(PluginError::NoProcess(format!("`{program} {ARGUMENT}`: {error}")))
         };
         let mut theirs = None;
         let socket = FileOfOne::open(|| {

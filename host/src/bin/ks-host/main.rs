@@ -295,17 +295,19 @@ fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
     Err(NOT_A_PLUGIN)
 }
 
-/// Reports why a file is not a plugin, and returns exit code 127.
+/// Reports why a plugin is not started, and returns the exit code: 127 if the file is none.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
     let display = shown(path);
     // Path and reason may contain text that others chose.
     let message = match error {
         PluginError::Io(error) => format!("cannot read {display}: {error}{}", meant(path)),
-        PluginError::CompileTime(_) => format!("{display} is not started: {error}"),
+        PluginError::CompileTime(_) | PluginError::NoProcess(_) => {
+            format!("{display} is not started: {error}")
+        }
         _ => format!("{display} is not a plugin: {error}"),
     };
     output::report("ks-host", &message);
-    NOT_A_PLUGIN
+    if let PluginError::NoProcess(_) = error { HOST_FAILURE } else { NOT_A_PLUGIN }
 }
 
 /// Suggests the subcommand that a path, which is not a file, may be a misspelling of.
