@@ -97,6 +97,10 @@ impl Connection {
 }
 
 impl Broker for Connection {
+    fn tell(&mut self, call: Vec<u8>) -> wasmtime::Result<()> {
+        Ok(self.send(&FromWorker::Tell(call))?)
+    }
+
     fn ask(&mut self, call: Vec<u8>, mut own: WorkerOwn<'_>) -> wasmtime::Result<Vec<u8>> {
         self.send(&FromWorker::Call(call))?;
         loop {

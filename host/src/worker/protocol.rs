@@ -128,6 +128,8 @@ pub(super) enum FromWorker {
     Refused(Refused),
     /// A call of the plugin.
     Call(Vec<u8>),
+    /// A call of the plugin, which waits for no answer.
+    Tell(Vec<u8>),
     /// The address of the pages that were to be mapped.
     Mapped(Option<u32>),
     /// The last message.

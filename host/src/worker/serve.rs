@@ -77,6 +77,11 @@ fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> 
                 }
                 send(serving.socket, &answer)?;
             }
+            FromWorker::Tell(call) => {
+                if let Err(trap) = serving.functions.answer(serving.store, &call, most) {
+                    return Ok(Served::Ended(ended_by(&trap)));
+                }
+            }
             FromWorker::Ended(end) => return Ok(Served::Ended(end.outcome())),
             FromWorker::Tests(mut names) => {
                 names.truncate(MAX_TESTS);

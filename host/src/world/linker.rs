@@ -45,6 +45,17 @@ const OF_THE_FILE: &str = "layouts";
 /// The function before which a worker stops the counters that it has.
 const DISABLE: &str = "perf.[method]attachment.disable";
 
+/// Functions without a result, for whose end a worker does not wait.
+const ONE_WAY: [&str; 7] = [
+    "console.line",
+    "console.print",
+    "console.warn",
+    "console.fail",
+    "console.info",
+    "console.debug",
+    "console.warn-once",
+];
+
 /// Source of the answers to a plugin's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answers {
@@ -222,6 +233,12 @@ impl<T: 'static> LinkerInstance<'_, T> {
                             return call(store, params);
                         }
                         Ok(wire::read::<R>(&host.ask_broker(number, |call| params.put(call))?)?)
+                    })
+                }
+                Answers::Broker if ONE_WAY.contains(&function.as_str()) => {
+                    inner.func_wrap(name, move |mut store, params: P| {
+                        state(store.data_mut()).tell_broker(number, |call| params.put(call))?;
+                        Ok(wire::read::<R>(&[])?)
                     })
                 }
                 Answers::Broker => {

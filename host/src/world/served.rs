@@ -90,6 +90,12 @@ pub(crate) trait Broker: Send {
     /// # Errors
     /// The trap that ends the plugin.
     fn ask(&mut self, call: Vec<u8>, own: WorkerOwn<'_>) -> wasmtime::Result<Vec<u8>>;
+
+    /// Sends a call without a result. A trap in it ends the plugin later.
+    ///
+    /// # Errors
+    /// If there is no broker any more.
+    fn tell(&mut self, call: Vec<u8>) -> wasmtime::Result<()>;
 }
 
 /// What a worker has itself.
@@ -121,12 +127,8 @@ impl State {
         number: Number,
         arguments: impl FnOnce(&mut Vec<u8>),
     ) -> wasmtime::Result<Vec<u8>> {
-        let mut call = Vec::new();
-        number.0.put(&mut call);
-        arguments(&mut call);
-        let broker = self.broker.as_mut();
-        let broker =
-            broker.ok_or_else(|| wasmtime::Error::msg("ks-host has a defect: there is no broker"))?;
+        let call = call_of(number, arguments);
+        let broker = self.broker.as_mut().ok_or_else(no_broker)?;
         let own = WorkerOwn {
             memory: self.shared.as_mut().map(|memory| &mut **memory as &mut dyn MapPages),
             direct: &mut self.direct,
@@ -134,4 +136,28 @@ impl State {
         };
         broker.ask(call, own)
     }
+
+    /// Has a call executed by the broker, without waiting for its end.
+    ///
+    /// # Errors
+    /// If there is no broker any more.
+    pub(super) fn tell_broker(
+        &mut self,
+        number: Number,
+        arguments: impl FnOnce(&mut Vec<u8>),
+    ) -> wasmtime::Result<()> {
+        let call = call_of(number, arguments);
+        self.broker.as_mut().ok_or_else(no_broker)?.tell(call)
+    }
+}
+
+fn call_of(number: Number, arguments: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut call = Vec::new();
+    number.0.put(&mut call);
+    arguments(&mut call);
+    call
+}
+
+fn no_broker() -> wasmtime::Error {
+    wasmtime::Error::msg("ks-host has a defect: there is no broker")
 }
