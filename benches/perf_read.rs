@@ -26,7 +26,7 @@ use ks_benches::baseline::alone;
 use ks_benches::baseline::crate_group::CrateGroup;
 use ks_benches::baseline::perf::{self, Group, Observed};
 use ks_benches::machine::{self, Machine};
-use ks_benches::plugin::{Place, Subject};
+use ks_benches::plugin::{Isolation, Subject};
 use ks_benches::report::{self, Report};
 use ks_host::worker;
 use ks_tests::guests;
@@ -56,8 +56,8 @@ fn main() -> Result<()> {
     let guest = guests::rust(&Path::new(env!("CARGO_MANIFEST_DIR")).join("guest"), "reads.wasm", None);
     let subjects = Subjects {
         script: Subject::of_script("perf_read.ks", SCRIPT)?,
-        in_thread: Subject::of_script_in(Place::Thread, "perf_read.ks", SCRIPT)?,
-        in_process: Subject::of_script_in(Place::Process, "perf_read.ks", SCRIPT)?,
+        in_thread: Subject::of_script_in(Isolation::Thread, "perf_read.ks", SCRIPT)?,
+        in_process: Subject::of_script_in(Isolation::Process, "perf_read.ks", SCRIPT)?,
         rust: Subject::of_plugin("reads", guest)?,
     };
     let machine = Machine::here();

@@ -18,14 +18,14 @@ use crate::answer::Answer;
 pub struct Subject {
     name: &'static str,
     prepared: PreparedPlugin,
-    place: Place,
+    isolation: Isolation,
 }
 
-/// Where a plugin runs.
+/// How a plugin is isolated from the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Isolation {
     /// On the calling thread, which is not confined.
-    Here,
+    None,
     /// On a confined thread of its own, as `ks-host --isolation thread` runs it.
     Thread,
     /// In a worker, as `ks-host --isolation process` runs it. The bench's `main` begins with
@@ -39,14 +39,14 @@ impl Subject {
     /// # Errors
     /// If the script has errors, or the engine does not start.
     pub fn of_script(name: &'static str, text: &str) -> Result<Subject> {
-        Subject::of_script_in(Place::Here, name, text)
+        Subject::of_script_in(Isolation::None, name, text)
     }
 
-    /// As [`Subject::of_script`], for runs in this place.
+    /// As [`Subject::of_script`], for runs that are isolated so.
     ///
     /// # Errors
     /// As [`Subject::of_script`].
-    pub fn of_script_in(place: Place, name: &'static str, text: &str) -> Result<Subject> {
+    pub fn of_script_in(isolation: Isolation, name: &'static str, text: &str) -> Result<Subject> {
         let mut checked = pipeline::parse(name, text.as_bytes(), Options::new("bench"))?.check();
         let Ok(built) = checked.build(Target::default()) else {
             let sorted = checked.diagnostics.sorted();
@@ -56,7 +56,7 @@ impl Subject {
                 .collect();
             bail!("{}", errors.join("\n"));
         };
-        Subject::of_plugin_in(place, name, built.plugin)
+        Subject::of_plugin_in(isolation, name, built.plugin)
     }
 
     /// Compiles the component of a finished plugin to machine code.
@@ -64,16 +64,16 @@ impl Subject {
     /// # Errors
     /// If the bytes are not a plugin, or the engine does not start.
     pub fn of_plugin(name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
-        Subject::of_plugin_in(Place::Here, name, bytes)
+        Subject::of_plugin_in(Isolation::None, name, bytes)
     }
 
-    fn of_plugin_in(place: Place, name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
+    fn of_plugin_in(isolation: Isolation, name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
         let host = Host::new()?;
-        let host = match place {
-            Place::Process => host.with_workers(WorkerProgram::of_this_program()),
-            Place::Here | Place::Thread => host,
+        let host = match isolation {
+            Isolation::Process => host.with_workers(WorkerProgram::of_this_program()),
+            Isolation::None | Isolation::Thread => host,
         };
-        Ok(Subject { name, prepared: host.prepare(&Plugin::from_bytes(bytes)?)?, place })
+        Ok(Subject { name, prepared: host.prepare(&Plugin::from_bytes(bytes)?)?, isolation })
     }
 
     /// Runs the plugin to its end with these arguments, and parses the answer that it printed: the
@@ -97,12 +97,14 @@ impl Subject {
         options.stdout = Box::new(stdout.clone());
         options.stderr = Box::new(stderr.clone());
         change(&mut options);
-        let outcome = match self.place {
-            Place::Here => {
+        let outcome = match self.isolation {
+            Isolation::None => {
                 let outcome = self.prepared.instantiate(options).map(|mut plugin| plugin.run());
                 outcome.unwrap_or_else(|ended| ended)
             }
-            Place::Thread | Place::Process => self.prepared.run(RunOptions { confine: true, ..options }),
+            Isolation::Thread | Isolation::Process => {
+                self.prepared.run(RunOptions { confine: true, ..options })
+            }
         };
         let said = stderr.text();
         ensure!(outcome == Outcome::Returned(0) && said.is_empty(), "{}: {outcome:?}\n{said}", self.name);

@@ -68,6 +68,7 @@ impl Host {
     /// [`worker`](crate::worker). Without it, plugins run on threads of this process.
     #[must_use]
     pub fn with_workers(self, workers: WorkerProgram) -> Host {
+        workers.start_ahead();
         Host { workers: Some(workers), ..self }
     }
 

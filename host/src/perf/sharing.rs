@@ -122,7 +122,7 @@ impl Attachments {
 pub struct SharedGroups {
     groups: BTreeMap<AttachmentId, SharedGroup>,
     /// The group of every event, and its position there.
-    places: BTreeMap<AttachmentId, (AttachmentId, usize)>,
+    positions: BTreeMap<AttachmentId, (AttachmentId, usize)>,
     /// What the broker was asked to report.
     reported: BTreeSet<(AttachmentId, ReportedState)>,
 }
@@ -144,26 +144,26 @@ impl SharedGroups {
     /// Sets where the counts of a group's events begin. Events that are not among them are closed.
     pub fn start(&mut self, leader: u64, starts: &[EventStart]) {
         let leader = AttachmentId::of(leader);
-        self.places.retain(|_, (of, _)| *of != leader);
+        self.positions.retain(|_, (of, _)| *of != leader);
         let Some(group) = self.groups.get_mut(&leader) else { return };
         let mut before = std::mem::take(&mut group.events);
         for start in starts {
             let Some(at) = before.iter().position(|event| event.id.get() == start.id) else { continue };
             let mut event = before.remove(at);
             start.apply(&mut event);
-            self.places.insert(event.id, (leader, group.events.len()));
+            self.positions.insert(event.id, (leader, group.events.len()));
             group.events.push(event);
         }
         if group.events.is_empty() {
             self.groups.remove(&leader);
         }
-        let places = &self.places;
-        self.reported.retain(|(id, _)| places.contains_key(id));
+        let positions = &self.positions;
+        self.reported.retain(|(id, _)| positions.contains_key(id));
     }
 
     /// Reads an event. None if the broker must do it.
     pub fn read(&mut self, id: AttachmentId) -> Option<Reading> {
-        let (leader, index) = self.places.get(&id)?;
+        let (leader, index) = self.positions.get(&id)?;
         let SharedGroup { events, buffer } = self.groups.get_mut(leader)?;
         let (leader, members) = events.split_first()?;
         let tally = readable::read(leader, members, buffer, *index).ok()?.tally();
@@ -172,7 +172,7 @@ impl SharedGroups {
 
     /// Reads the group of an event. None if the broker must do it.
     pub fn snapshot(&mut self, id: AttachmentId) -> Option<Snapshot> {
-        let (leader, index) = *self.places.get(&id)?;
+        let (leader, index) = *self.positions.get(&id)?;
         let SharedGroup { events, buffer } = self.groups.get_mut(&leader)?;
         let (leader, members) = events.split_first()?;
         let mut entries = Entries::new();

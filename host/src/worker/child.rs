@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use ks_wit::lines::Lines;
@@ -23,9 +24,6 @@ use crate::world::{self, Answers, State};
 
 /// The only argument of a worker.
 pub(super) const ARGUMENT: &str = "--ks-host-worker-process";
-
-/// The code, which is open as the standard output.
-const CODE: &str = "/proc/self/fd/1";
 
 /// Runs a worker and exits, if this process was started as one ([`super::WorkerProgram`]); returns otherwise.
 /// `main` calls it first, before it starts threads or opens files.
@@ -131,11 +129,12 @@ fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io:
     // Until it drops its rights, which may change the user: that resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let broker = Connection(Arc::new(io::stdin().as_fd().try_clone_to_owned()?.into()));
-    let (ToWorker::Start(start), _) = broker.receive()? else { return Err(unexpected()) };
+    // It may have been started ahead: this takes time, and the code takes some to arrive.
     let engine = Engine::new().map_err(io::Error::other)?;
+    let (ToWorker::Start(start), Some(code)) = broker.receive()? else { return Err(unexpected()) };
     // Before the broker knows that it is ready: until then the signal would end it.
     sys::interrupt_by_signal(engine.inner())?;
-    let loaded = match load(&engine, &start) {
+    let loaded = match load(&engine, &start, &code.into()) {
         Ok(loaded) => loaded,
         Err(refused) => return broker.send(&FromWorker::Refused(refused)),
     };
@@ -154,8 +153,8 @@ struct Loaded {
     functions: Arc<BTreeSet<String>>,
 }
 
-fn load(engine: &Engine, start: &Start) -> Result<Loaded, Refused> {
-    let code = read_code().map_err(|error| Refused::Code(error.to_string()))?;
+fn load(engine: &Engine, start: &Start, code: &File) -> Result<Loaded, Refused> {
+    let code = read(code).map_err(|error| Refused::Code(error.to_string()))?;
     let component =
         engine.loaded(&TrustedCode::own(code)).map_err(|error| Refused::Code(error.to_string()))?;
     let functions = Arc::new(engine.functions(&component));
@@ -180,10 +179,12 @@ fn link(
     Prepared::new(&linker, component, &Facts { imports: &start.imports, lines: &lines, shared_bytes })
 }
 
-fn read_code() -> io::Result<Vec<u8>> {
-    let mut code = Vec::new();
-    File::open(CODE)?.read_to_end(&mut code)?;
-    Ok(code)
+/// Reads the whole file. All workers of a plugin have it, with one position.
+fn read(code: &File) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(code.metadata()?.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+    let mut bytes = vec![0; len];
+    code.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Creates the instance, whose calls the broker answers.

@@ -1,35 +1,40 @@
 //! The process of a worker, as the broker sees it: started, interrupted, ended.
 
 use std::fs::File;
-use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::fd::OwnedFd;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use ks_wit::CONTRACT;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid, gettid};
 
 use super::child::ARGUMENT;
-use super::protocol::{FromWorker, Ready, Refused, Start, ToWorker, receive, send};
+use super::protocol::{FromWorker, Ready, Refused, Start, ToWorker, encoded, receive};
 use super::sys::INTERRUPT;
 use crate::apart;
 use crate::confine::FileOfOne;
 use crate::plugin::{Interrupt, Plugin, PluginError, TrustedCode};
+use crate::processes::channel;
 
 /// Bytes of the first message of a worker: names of functions that its component imports.
 const MAX_READY_BYTES: usize = 16 << 20;
 
 /// How to start workers: from a program whose `main` begins with [`super::serve_if_asked`].
 #[derive(Debug, Clone)]
-pub struct WorkerProgram(PathBuf);
+pub struct WorkerProgram {
+    program: PathBuf,
+    /// A process that was started ahead: it has no code yet.
+    ahead: Arc<Mutex<Option<Started>>>,
+}
 
 impl WorkerProgram {
     /// Starts workers from this process's own program.
@@ -39,7 +44,40 @@ impl WorkerProgram {
 
     /// Starts workers from another program, for example `ks-host` of the same version.
     pub fn of(program: impl Into<PathBuf>) -> WorkerProgram {
-        WorkerProgram(program.into())
+        WorkerProgram { program: program.into(), ahead: Arc::default() }
+    }
+
+    /// Starts the process of the next worker now, while its plugin is still read and judged. If that fails, the start
+    /// of the worker says why.
+    pub fn start_ahead(&self) {
+        let mut ahead = self.ahead();
+        if ahead.is_none() {
+            *ahead = Started::new(&self.program).ok();
+        }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Started>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A process that waits for its code, and the socket to it.
+#[derive(Debug)]
+struct Started {
+    process: Process,
+    socket: FileOfOne,
+}
+
+impl Started {
+    fn new(program: &Path) -> io::Result<Started> {
+        let mut theirs = None;
+        let socket = FileOfOne::open(|| {
+            let (ours, other) = UnixStream::pair()?;
+            theirs = Some(other);
+            Ok(OwnedFd::from(ours).into())
+        })?;
+        let theirs = theirs.ok_or(io::ErrorKind::Other)?;
+        Ok(Started { process: Process::start(program, theirs.into())?, socket })
     }
 }
 
@@ -59,7 +97,6 @@ impl PluginCode {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut memory = File::from(memfd_create(c"ks-host code", flags)?);
         memory.write_all(code.bytes())?;
-        memory.seek(SeekFrom::Start(0))?;
         let seals =
             SealFlag::F_SEAL_SEAL | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE;
         fcntl(&memory, FcntlArg::F_ADD_SEALS(seals))?;
@@ -106,20 +143,14 @@ impl Worker {
     /// [`NoWorker`].
     pub(crate) fn start(program: &WorkerProgram, code: &PluginCode) -> Result<Worker, NoWorker> {
         let failed = |error: io::Error| {
-            let program = program.0.display();
+            let program = program.program.display();
             NoWorker::Plugin(PluginError::NoProcess(format!("`{program} {ARGUMENT}`: {error}")))
         };
-        let mut theirs = None;
-        let socket = FileOfOne::open(|| {
-            let (ours, other) = UnixStream::pair()?;
-            theirs = Some(other);
-            Ok(OwnedFd::from(ours).into())
-        });
-        let socket = socket.map_err(failed)?;
-        let theirs = theirs.ok_or_else(|| failed(io::ErrorKind::Other.into()))?;
-        let memory = code.memory.try_clone().map_err(failed)?;
-        let process = Process::start(program, theirs.into(), memory.into()).map_err(failed)?;
-        let ready = send(&*socket, &ToWorker::Start(code.start.clone()))
+        let ahead = program.ahead().take();
+        let started = ahead.map_or_else(|| Started::new(&program.program), Ok).map_err(failed)?;
+        let Started { process, socket } = started;
+        let start = encoded(&ToWorker::Start(code.start.clone()));
+        let ready = channel::send(socket.as_fd(), &start, Some(code.memory.as_fd()))
             .and_then(|()| receive(&*socket, MAX_READY_BYTES));
         match ready {
             Ok(FromWorker::Ready(Ready { functions, lists_tests })) => {
@@ -159,11 +190,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn start(program: &WorkerProgram, socket: OwnedFd, code: OwnedFd) -> io::Result<Process> {
-        let mut command = Command::new(&program.0);
+    fn start(program: &Path, socket: OwnedFd) -> io::Result<Process> {
+        let mut command = Command::new(program);
         command.arg0("ks-host-worker").arg(ARGUMENT).env_clear().current_dir("/");
         // Ctrl-C shall end only the host, which then ends the worker.
-        command.process_group(0).stdin(socket).stdout(code).stderr(Stdio::null());
+        command.process_group(0).stdin(socket).stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawn(command)?;
         let pid = i32::try_from(child.id()).map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(Process { pid: Pid::from_raw(pid), child: Mutex::new(child) })
@@ -203,8 +234,11 @@ impl Drop for Process {
 type Wanted = (Command, Sender<io::Result<Child>>);
 
 /// Starts a process from a thread that lives as long as this process: the kernel ends a worker with the thread
-/// that started it (prctl(2), `PR_SET_PDEATHSIG`).
-fn spawn(command: Command) -> io::Result<Child> {
+/// that started it (prctl(2), `PR_SET_PDEATHSIG`). The first thread does.
+fn spawn(mut command: Command) -> io::Result<Child> {
+    if gettid() == getpid() {
+        return command.spawn();
+    }
     static STARTER: OnceLock<Option<Sender<Wanted>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (wanted, all) = mpsc::channel::<Wanted>();

@@ -45,16 +45,20 @@ const OF_THE_FILE: &str = "layouts";
 /// The function before which a worker stops the counters that it has.
 const DISABLE: &str = "perf.[method]attachment.disable";
 
-/// Functions without a result, for whose end a worker does not wait.
-const ONE_WAY: [&str; 7] = [
-    "console.line",
-    "console.print",
-    "console.warn",
-    "console.fail",
-    "console.info",
-    "console.debug",
-    "console.warn-once",
-];
+/// Whether a function has no result and is one for whose end a worker does not wait: text, and what options say before
+/// they are used.
+fn has_no_answer(function: &str) -> bool {
+    const OF_CONSOLE: [&str; 7] = ["line", "print", "warn", "fail", "info", "debug", "warn-once"];
+    match function.split_once('.') {
+        Some(("console", name)) => OF_CONSOLE.contains(&name),
+        Some(("perf", name)) => name.starts_with("[method]options."),
+        _ => false,
+    }
+}
+
+/// Resources that hold nothing but memory of the broker.
+const LET_GO: [&str; 3] =
+    ["perf.[resource-drop]event", "perf.[resource-drop]options", "console.[resource-drop]table"];
 
 /// Source of the answers to a plugin's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,7 +239,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
                         Ok(wire::read::<R>(&host.ask_broker(number, |call| params.put(call))?)?)
                     })
                 }
-                Answers::Broker if ONE_WAY.contains(&function.as_str()) => {
+                Answers::Broker if has_no_answer(&function) => {
                     inner.func_wrap(name, move |mut store, params: P| {
                         state(store.data_mut()).tell_broker(number, |call| params.put(call))?;
                         Ok(wire::read::<R>(&[])?)
@@ -286,6 +290,11 @@ impl<T: 'static> LinkerInstance<'_, T> {
                 Ok(())
             }
             InstanceDestination::Engine(inner) => match answers {
+                Answers::Broker if LET_GO.contains(&function.as_str()) => {
+                    inner.resource(name, ty, move |mut store, own| {
+                        state(store.data_mut()).tell_broker(number, |call| own.put(call))
+                    })
+                }
                 Answers::Broker => inner.resource(name, ty, move |mut store, own| {
                     let host = state(store.data_mut());
                     host.direct.forget(own);

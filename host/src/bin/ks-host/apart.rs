@@ -41,12 +41,13 @@ pub(crate) enum Isolation {
 }
 
 impl Isolation {
-    /// Makes the host run plugins so.
-    pub(crate) fn of(self, host: Host) -> Host {
-        match self {
-            Isolation::Thread => host,
-            Isolation::Process => host.with_workers(WorkerProgram::of_this_program()),
-        }
+    /// Returns what starts the processes, and starts the first; none for threads.
+    pub(crate) fn workers(self) -> Option<WorkerProgram> {
+        (self == Isolation::Process).then(|| {
+            let workers = WorkerProgram::of_this_program();
+            workers.start_ahead();
+            workers
+        })
     }
 }
 

@@ -143,6 +143,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
              fields of config blocks (`--config a.wasm:limits.burst=7`)"
         );
     }
+    // Its process starts while everything else is read.
+    let workers = args.isolation.workers();
     let catalog = catalog(&args.event_table)?;
     let policy = policy::of(args.policy.as_deref(), Policy::observing(), &args.allow, &args.limit)?;
     let mut policy = sign::demanding(policy, &args.signer)?;
@@ -161,7 +163,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
     let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
-    let host = args.isolation.of(host);
+    let host = match workers {
+        Some(workers) => host.with_workers(workers),
+        None => host,
+    };
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let prepared = match prepare::all(&host, &args.plugins) {
         Ok(prepared) => prepared,

@@ -181,11 +181,11 @@ fn kernel_probes(texts: &mut Texts) -> Vec<Act> {
         ("kret", "vfs_fsync_range", 0, 1),
     ];
     for (program, function, offset, config) in programs {
-        let place = if offset == 0 { function.to_owned() } else { format!("{function}+{offset}") };
+        let target = if offset == 0 { function.to_owned() } else { format!("{function}+{offset}") };
         let arguments = format!("{} (i64.const {offset}) (i64.const 0)", texts.pass(function));
         acts.push(Act {
             code: attaching(texts, "$bpf.program.attach-kprobe", program, &arguments),
-            rules: vec![format!("kprobe={place}")],
+            rules: vec![format!("kprobe={target}")],
             asked: Asked::Kprobe(function.to_owned(), offset, config),
             may_fail: false,
         });
@@ -194,19 +194,19 @@ fn kernel_probes(texts: &mut Texts) -> Vec<Act> {
 }
 
 /// What the acts are aimed at. The emulated machines have neither interfaces nor a compiler.
-pub(super) struct Place {
+pub(super) struct Targets {
     pub(super) wire: Option<Wire>,
     pub(super) groups: [Group; 2],
     pub(super) programs: Option<[PathBuf; 2]>,
 }
 
-impl Place {
-    /// Creates the place of this kernel's run; the programs lie in this folder.
-    pub(super) fn new(folder: &Folder) -> Place {
+impl Targets {
+    /// Creates the targets of this kernel's run; the programs lie in this folder.
+    pub(super) fn new(folder: &Folder) -> Targets {
         let groups = [Group::new(), Group::new()];
         match ks_tests::emulated::inside() {
-            Some(_) => Place { wire: None, groups, programs: None },
-            None => Place { wire: Some(Wire::new()), groups, programs: Some(probed(folder)) },
+            Some(_) => Targets { wire: None, groups, programs: None },
+            None => Targets { wire: Some(Wire::new()), groups, programs: Some(probed(folder)) },
         }
     }
 

@@ -25,7 +25,7 @@ use nix::libc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use acts::{Act, Place, Texts, letter};
+use acts::{Act, Targets, Texts, letter};
 use asked::{Asked, look};
 
 /// The programs of the plugin: name and section.
@@ -62,9 +62,9 @@ fn kernel_6_12() {
 #[test]
 fn root_links_and_events_are_those_that_the_policy_allows() {
     let folder = Folder::new();
-    let place = Place::new(&folder);
+    let targets = Targets::new(&folder);
     let mut texts = Texts::default();
-    let acts = place.acts(&mut texts);
+    let acts = targets.acts(&mut texts);
     let code: String = (2048..).zip(&acts).map(|(at, act)| act.code.clone() + &letter(at)).collect();
     let body = format!(
         "{} (func (export \"run\") (result i32) {code}
@@ -81,7 +81,7 @@ fn root_links_and_events_are_those_that_the_policy_allows() {
     let rules: Vec<String> = rules.into_iter().collect();
     let counts = Mutex::new((0, 0));
     let check = |left_out: &BTreeSet<String>| -> Result<(), TestCaseError> {
-        let mut command = place.host();
+        let mut command = targets.host();
         command.arg("--policy").arg(&empty).args(["--allow", "import"]);
         // A class with no target at all ends the start: none of these is chosen by the plugin.
         let classes = [

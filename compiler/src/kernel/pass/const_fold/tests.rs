@@ -142,7 +142,7 @@ fn numbers_are_narrowed_and_swapped_exactly() {
 
 /// Values of a function: two parameters of 64 bits, one of 32 bits.
 #[derive(Clone, Copy)]
-struct Given {
+struct Params {
     a: Value,
     b: Value,
     m: Value,
@@ -151,14 +151,14 @@ struct Given {
 /// What a function returns after the pass.
 #[derive(Debug, PartialEq, Eq)]
 enum Returned {
-    /// A value that existed before it: by its position among those that the function was given.
-    Given(usize),
+    /// A value that existed before it: by its position among the parameters.
+    Param(usize),
     Op(Op),
 }
 
 /// Builds a function that returns one expression, runs the pass, and returns what it returns then. Says whether the
 /// pass reports a change.
-fn folded_with(build: impl FnOnce(&mut Builder, Given) -> Value) -> (Returned, Given, bool) {
+fn folded_with(build: impl FnOnce(&mut Builder, Params) -> Value) -> (Returned, Params, bool) {
     let mut sources = SourceMap::default();
     let file = sources.add("t.ks", "x").expect("short");
     let mut builder = Builder::new(MirFunction {
@@ -179,8 +179,8 @@ fn folded_with(build: impl FnOnce(&mut Builder, Given) -> Value) -> (Returned, G
     let entry = builder.entry();
     let [a, b] = [Type::I64, Type::I64].map(|ty| builder.param(entry, ty));
     let m = builder.param(entry, Type::I32);
-    let given = Given { a, b, m };
-    let result = build(&mut builder, given);
+    let params = Params { a, b, m };
+    let result = build(&mut builder, params);
     builder.ret(result);
     let mut function = builder.finish();
     let flow = Flow::new(&function);
@@ -190,27 +190,27 @@ fn folded_with(build: impl FnOnce(&mut Builder, Given) -> Value) -> (Returned, G
     let defined = block.insts.iter().find(|inst| inst.result == Some(value));
     let returned = match defined {
         Some(inst) => Returned::Op(inst.op.clone()),
-        None => Returned::Given([a, b, m].iter().position(|one| *one == value).expect("a parameter")),
+        None => Returned::Param([a, b, m].iter().position(|one| *one == value).expect("a parameter")),
     };
-    (returned, given, changed)
+    (returned, params, changed)
 }
 
-fn folded(build: impl FnOnce(&mut Builder, Given) -> Value) -> Returned {
+fn folded(build: impl FnOnce(&mut Builder, Params) -> Value) -> Returned {
     folded_with(build).0
 }
 
 /// As [`folded`], for an operation on two operands.
-fn binary(op: BinaryOp, operands: impl FnOnce(&mut Builder, Given) -> (Value, Value)) -> Returned {
-    folded(|builder, given| {
-        let (left, right) = operands(builder, given);
+fn binary(op: BinaryOp, operands: impl FnOnce(&mut Builder, Params) -> (Value, Value)) -> Returned {
+    folded(|builder, params| {
+        let (left, right) = operands(builder, params);
         let ty = builder.ty(left);
         builder.value(ty, Op::Binary(op, left, right))
     })
 }
 
-fn compared(condition: Condition, operands: impl FnOnce(&mut Builder, Given) -> (Value, Value)) -> Returned {
-    folded(|builder, given| {
-        let (left, right) = operands(builder, given);
+fn compared(condition: Condition, operands: impl FnOnce(&mut Builder, Params) -> (Value, Value)) -> Returned {
+    folded(|builder, params| {
+        let (left, right) = operands(builder, params);
         builder.value(Type::I32, Op::Compare(condition, left, right))
     })
 }
@@ -221,17 +221,17 @@ fn constant(bits: u64) -> Returned {
 
 #[test]
 fn what_changes_nothing_is_not_reported() {
-    let (returned, given, changed) =
-        folded_with(|builder, Given { a, b, .. }| builder.value(Type::I64, Op::Binary(BinaryOp::Add, a, b)));
-    assert_eq!(returned, Returned::Op(Op::Binary(BinaryOp::Add, given.a, given.b)));
+    let (returned, params, changed) =
+        folded_with(|builder, Params { a, b, .. }| builder.value(Type::I64, Op::Binary(BinaryOp::Add, a, b)));
+    assert_eq!(returned, Returned::Op(Op::Binary(BinaryOp::Add, params.a, params.b)));
     assert!(!changed);
-    let (_, _, changed) = folded_with(|builder, Given { a, .. }| {
+    let (_, _, changed) = folded_with(|builder, Params { a, .. }| {
         let zero = builder.constant(Type::I64, 0);
         builder.value(Type::I64, Op::Binary(BinaryOp::Mul, a, zero))
     });
     assert!(changed);
     // A value that another one replaces is a change, too.
-    let (_, _, changed) = folded_with(|builder, Given { a, .. }| {
+    let (_, _, changed) = folded_with(|builder, Params { a, .. }| {
         let zero = builder.constant(Type::I64, 0);
         builder.value(Type::I64, Op::Binary(BinaryOp::Add, a, zero))
     });
@@ -276,8 +276,8 @@ fn neutral_operands_vanish_on_the_right_and_where_they_may_be_swapped_on_the_lef
     ];
     for (op, number, other) in neutral {
         let on_the_right =
-            |number| binary(op, |builder, Given { a, .. }| (a, builder.constant(Type::I64, number)));
-        assert_eq!(on_the_right(number), Returned::Given(0), "{op:?} {number}");
+            |number| binary(op, |builder, Params { a, .. }| (a, builder.constant(Type::I64, number)));
+        assert_eq!(on_the_right(number), Returned::Param(0), "{op:?} {number}");
         assert!(
             matches!(on_the_right(other), Returned::Op(Op::Binary(kept, ..)) if kept == op),
             "{op:?} {other}"
@@ -285,32 +285,33 @@ fn neutral_operands_vanish_on_the_right_and_where_they_may_be_swapped_on_the_lef
         let commutes =
             matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
         let on_the_left = |number| {
-            folded_with(|builder, Given { a, .. }| {
+            folded_with(|builder, Params { a, .. }| {
                 let number = builder.constant(Type::I64, number);
                 builder.value(Type::I64, Op::Binary(op, number, a))
             })
         };
-        let (returned, given, _) = on_the_left(number);
+        let (returned, params, _) = on_the_left(number);
         if commutes {
-            assert_eq!(returned, Returned::Given(0), "{op:?} {number}");
+            assert_eq!(returned, Returned::Param(0), "{op:?} {number}");
             // A constant goes to the right.
-            let (returned, given, _) = on_the_left(other);
+            let (returned, params, _) = on_the_left(other);
             assert!(
-                matches!(returned, Returned::Op(Op::Binary(kept, left, _)) if (kept, left) == (op, given.a)),
+                matches!(returned, Returned::Op(Op::Binary(kept, left, _)) if (kept, left) == (op, params.a)),
                 "{op:?} {other}"
             );
         } else {
             assert!(
-                matches!(returned, Returned::Op(Op::Binary(kept, _, right)) if (kept, right) == (op, given.a)),
+                matches!(returned, Returned::Op(Op::Binary(kept, _, right)) if (kept, right) == (op, params.a)),
                 "{op:?} {number}"
             );
         }
     }
     // The amount of a shift counts modulo the width, and all ones are those of the width.
-    let narrow = |op, number| binary(op, |builder, Given { m, .. }| (m, builder.constant(Type::I32, number)));
-    assert_eq!(narrow(BinaryOp::Shl, 32), Returned::Given(2));
+    let narrow =
+        |op, number| binary(op, |builder, Params { m, .. }| (m, builder.constant(Type::I32, number)));
+    assert_eq!(narrow(BinaryOp::Shl, 32), Returned::Param(2));
     assert!(matches!(narrow(BinaryOp::Shl, 33), Returned::Op(Op::Binary(BinaryOp::Shl, ..))));
-    assert_eq!(narrow(BinaryOp::And, 0xffff_ffff), Returned::Given(2));
+    assert_eq!(narrow(BinaryOp::And, 0xffff_ffff), Returned::Param(2));
     assert!(matches!(narrow(BinaryOp::SRem, 0), Returned::Op(Op::Binary(BinaryOp::SRem, ..))));
 }
 
@@ -319,15 +320,15 @@ fn operations_on_one_value_twice_are_known() {
     for op in ALL {
         let expected = match op {
             BinaryOp::Sub | BinaryOp::Xor => constant(0),
-            BinaryOp::And | BinaryOp::Or => Returned::Given(0),
+            BinaryOp::And | BinaryOp::Or => Returned::Param(0),
             _ => {
-                let twice = binary(op, |_, Given { a, .. }| (a, a));
+                let twice = binary(op, |_, Params { a, .. }| (a, a));
                 assert!(matches!(twice, Returned::Op(Op::Binary(kept, ..)) if kept == op), "{op:?}");
                 continue;
             }
         };
-        assert_eq!(binary(op, |_, Given { a, .. }| (a, a)), expected, "{op:?}");
-        let of_two = binary(op, |_, Given { a, b, .. }| (a, b));
+        assert_eq!(binary(op, |_, Params { a, .. }| (a, a)), expected, "{op:?}");
+        let of_two = binary(op, |_, Params { a, b, .. }| (a, b));
         assert!(matches!(of_two, Returned::Op(Op::Binary(kept, ..)) if kept == op), "{op:?}");
     }
 }
@@ -335,7 +336,7 @@ fn operations_on_one_value_twice_are_known() {
 #[test]
 fn zero_absorbs_products_and_conjunctions_only() {
     for op in ALL {
-        let with_zero = binary(op, |builder, Given { a, .. }| (a, builder.constant(Type::I64, 0)));
+        let with_zero = binary(op, |builder, Params { a, .. }| (a, builder.constant(Type::I64, 0)));
         let is_zero = with_zero == constant(0);
         assert_eq!(is_zero, matches!(op, BinaryOp::And | BinaryOp::Mul), "{op:?}");
     }
@@ -344,7 +345,7 @@ fn zero_absorbs_products_and_conjunctions_only() {
 #[test]
 fn a_mask_that_is_proven_vanishes() {
     let masked = |bits, mask| {
-        folded(|builder, Given { m, .. }| {
+        folded(|builder, Params { m, .. }| {
             let value = builder.value(Type::I32, Op::Narrow { value: m, bits, signed: false });
             let mask = builder.constant(Type::I32, mask);
             builder.value(Type::I32, Op::Binary(BinaryOp::And, value, mask))
@@ -361,7 +362,7 @@ fn a_mask_that_is_proven_vanishes() {
     // Not one of the low bits alone, although it is large enough.
     assert!(is_masked(masked(8, 0x1fe)));
     // Another operation with the same numbers does something.
-    let added = folded(|builder, Given { m, .. }| {
+    let added = folded(|builder, Params { m, .. }| {
         let value = builder.value(Type::I32, Op::Narrow { value: m, bits: 8, signed: false });
         let number = builder.constant(Type::I32, 0xff);
         builder.value(Type::I32, Op::Binary(BinaryOp::Add, value, number))
@@ -372,7 +373,7 @@ fn a_mask_that_is_proven_vanishes() {
 #[test]
 fn a_test_is_negated_by_one_and_by_nothing_else() {
     let turned = |op, number| {
-        folded(|builder, Given { a, b, .. }| {
+        folded(|builder, Params { a, b, .. }| {
             let test = builder.value(Type::I32, Op::Compare(Condition::Lt, a, b));
             let number = builder.constant(Type::I32, number);
             builder.value(Type::I32, Op::Binary(op, test, number))
@@ -381,7 +382,7 @@ fn a_test_is_negated_by_one_and_by_nothing_else() {
     assert!(matches!(turned(BinaryOp::Xor, 1), Returned::Op(Op::Compare(Condition::Ge, ..))));
     assert!(matches!(turned(BinaryOp::Xor, 2), Returned::Op(Op::Binary(BinaryOp::Xor, ..))));
     assert!(matches!(turned(BinaryOp::Add, 1), Returned::Op(Op::Binary(BinaryOp::Add, ..))));
-    let of_number = binary(BinaryOp::Xor, |builder, Given { m, .. }| (m, builder.constant(Type::I32, 1)));
+    let of_number = binary(BinaryOp::Xor, |builder, Params { m, .. }| (m, builder.constant(Type::I32, 1)));
     assert!(matches!(of_number, Returned::Op(Op::Binary(BinaryOp::Xor, ..))));
 }
 
@@ -392,8 +393,12 @@ fn a_value_compared_with_itself_is_known() {
             condition,
             Condition::Eq | Condition::Le | Condition::Ge | Condition::SLe | Condition::SGe
         );
-        assert_eq!(compared(condition, |_, Given { a, .. }| (a, a)), constant(equal.into()), "{condition:?}");
-        let two = compared(condition, |_, Given { a, b, .. }| (a, b));
+        assert_eq!(
+            compared(condition, |_, Params { a, .. }| (a, a)),
+            constant(equal.into()),
+            "{condition:?}"
+        );
+        let two = compared(condition, |_, Params { a, b, .. }| (a, b));
         assert!(matches!(two, Returned::Op(Op::Compare(kept, ..)) if kept == condition), "{condition:?}");
     }
 }
@@ -401,7 +406,7 @@ fn a_value_compared_with_itself_is_known() {
 #[test]
 fn a_test_compared_with_a_bit_is_the_test_or_its_opposite() {
     let of_test = |condition, number| {
-        folded(|builder, Given { a, b, .. }| {
+        folded(|builder, Params { a, b, .. }| {
             let test = builder.value(Type::I32, Op::Compare(Condition::Lt, a, b));
             let number = builder.constant(Type::I32, number);
             builder.value(Type::I32, Op::Compare(condition, test, number))
@@ -425,7 +430,7 @@ fn a_test_compared_with_a_bit_is_the_test_or_its_opposite() {
         assert!(is(&returned, expected), "{condition:?} {number}: {returned:?}");
     }
     // The comparison of two numbers stays, where the number is no test.
-    let of_number = compared(Condition::Eq, |builder, Given { m, .. }| (m, builder.constant(Type::I32, 1)));
+    let of_number = compared(Condition::Eq, |builder, Params { m, .. }| (m, builder.constant(Type::I32, 1)));
     assert!(is(&of_number, Condition::Eq));
     let null = folded(|builder, _| {
         let pointer = builder.param(builder.entry(), Type::Ptr(Origin::EntryOrNull));
@@ -440,18 +445,19 @@ fn a_test_compared_with_a_bit_is_the_test_or_its_opposite() {
 #[test]
 fn a_constant_goes_to_the_right_of_a_comparison() {
     for condition in CONDITIONS {
-        let (returned, given, _) = folded_with(|builder, Given { m, .. }| {
+        let (returned, params, _) = folded_with(|builder, Params { m, .. }| {
             let number = builder.constant(Type::I32, 9);
             builder.value(Type::I32, Op::Compare(condition, number, m))
         });
         let Returned::Op(Op::Compare(swapped, left, _)) = returned else { panic!("{condition:?}") };
-        assert_eq!((swapped, left), (condition.swapped(), given.m));
+        assert_eq!((swapped, left), (condition.swapped(), params.m));
     }
-    let above =
-        |number| compared(Condition::Gt, |builder, Given { m, .. }| (m, builder.constant(Type::I32, number)));
+    let above = |number| {
+        compared(Condition::Gt, |builder, Params { m, .. }| (m, builder.constant(Type::I32, number)))
+    };
     assert!(matches!(above(0), Returned::Op(Op::Compare(Condition::Ne, ..))));
     assert!(matches!(above(1), Returned::Op(Op::Compare(Condition::Gt, ..))));
-    let at_least = compared(Condition::Ge, |builder, Given { m, .. }| (m, builder.constant(Type::I32, 0)));
+    let at_least = compared(Condition::Ge, |builder, Params { m, .. }| (m, builder.constant(Type::I32, 0)));
     assert!(matches!(at_least, Returned::Op(Op::Compare(Condition::Ge, ..))));
 }
 
@@ -468,24 +474,24 @@ fn casts_of_constants_are_exact_and_casts_back_vanish() {
     assert_eq!(cast(Type::I64, Type::I32, 0x12_3456_7890, Op::Truncate), constant(0x3456_7890));
     assert_eq!(cast(Type::I64, Type::I64, 0x12_3456_7890, Op::Address), constant(0x12_3456_7890));
     let back = |extend: fn(Value) -> Op| {
-        folded(|builder, Given { m, .. }| {
+        folded(|builder, Params { m, .. }| {
             let wide = builder.value(Type::I64, extend(m));
             builder.value(Type::I32, Op::Truncate(wide))
         })
     };
-    assert_eq!(back(Op::ZeroExtend), Returned::Given(2));
-    assert_eq!(back(Op::SignExtend), Returned::Given(2));
+    assert_eq!(back(Op::ZeroExtend), Returned::Param(2));
+    assert_eq!(back(Op::SignExtend), Returned::Param(2));
     let narrowed = |bits, signed, outer, outer_signed| {
-        folded(|builder, Given { m, .. }| {
+        folded(|builder, Params { m, .. }| {
             let inner = builder.value(Type::I32, Op::Narrow { value: m, bits, signed });
             builder.value(Type::I32, Op::Narrow { value: inner, bits: outer, signed: outer_signed })
         })
     };
-    let of = |returned: &Returned, given: Value| matches!(returned, Returned::Op(Op::Narrow { value, .. }) if *value == given);
-    let (_, given, _) = folded_with(|_, Given { m, .. }| m);
-    assert!(of(&narrowed(8, false, 8, false), given.m), "the inner one is enough");
-    assert!(!of(&narrowed(8, false, 8, true), given.m));
-    assert!(!of(&narrowed(16, false, 8, false), given.m));
+    let of = |returned: &Returned, params: Value| matches!(returned, Returned::Op(Op::Narrow { value, .. }) if *value == params);
+    let (_, params, _) = folded_with(|_, Params { m, .. }| m);
+    assert!(of(&narrowed(8, false, 8, false), params.m), "the inner one is enough");
+    assert!(!of(&narrowed(8, false, 8, true), params.m));
+    assert!(!of(&narrowed(16, false, 8, false), params.m));
     let number = folded(|builder, _| {
         let number = builder.constant(Type::I32, 0x1_80);
         builder.value(Type::I32, Op::Narrow { value: number, bits: 8, signed: true })
@@ -496,7 +502,7 @@ fn casts_of_constants_are_exact_and_casts_back_vanish() {
 #[test]
 fn swapped_bytes_are_narrow_if_they_are_two() {
     let swapped_and_narrowed = |swapped, bits, signed| {
-        folded(|builder, Given { m, .. }| {
+        folded(|builder, Params { m, .. }| {
             let value = builder.value(Type::I32, Op::SwapBytes { value: m, bits: swapped });
             builder.value(Type::I32, Op::Narrow { value, bits, signed })
         })
@@ -525,12 +531,12 @@ fn a_bound_that_holds_vanishes() {
     assert!(matches!(bounded(7, 7), Returned::Op(Op::Below { .. })));
     assert!(matches!(bounded(8, 7), Returned::Op(Op::Below { .. })));
     let hidden = |zero| {
-        folded(|builder, Given { a, .. }| {
+        folded(|builder, Params { a, .. }| {
             let zero = builder.constant(Type::I64, zero);
             builder.value(Type::I64, Op::Opaque { value: a, zero })
         })
     };
-    assert_eq!(hidden(0), Returned::Given(0));
+    assert_eq!(hidden(0), Returned::Param(0));
     assert!(matches!(hidden(1), Returned::Op(Op::Opaque { .. })));
 }
 
@@ -559,8 +565,8 @@ fn pointers_that_cannot_be_null_are_not_tested() {
     let known = |origin| {
         folded(|builder, _| {
             let slot = builder.slot(8);
-            let place = builder.value(Type::Ptr(origin), Op::StackAddr { slot, offset: 0 });
-            builder.value(Type::Ptr(Origin::Memory), Op::NonNull(place))
+            let address = builder.value(Type::Ptr(origin), Op::StackAddr { slot, offset: 0 });
+            builder.value(Type::Ptr(Origin::Memory), Op::NonNull(address))
         })
     };
     assert!(matches!(known(Origin::Stack), Returned::Op(Op::StackAddr { .. })));
@@ -601,7 +607,7 @@ fn addresses_move_within_their_memory() {
     };
     assert_eq!(global_at(of_global(4, 100)), Some(104));
     assert_eq!(global_at(of_global(4, u64::from(u32::MAX))), None);
-    let unknown = folded(|builder, Given { a, .. }| {
+    let unknown = folded(|builder, Params { a, .. }| {
         let slot = builder.slot(16);
         let base = builder.value(Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
         builder.value(Type::Ptr(Origin::Stack), Op::PtrAdd(base, a))
