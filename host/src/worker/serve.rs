@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,8 +19,7 @@ use crate::text;
 use crate::world::served::MapPages;
 use crate::world::{self, State};
 
-/// How long a worker may be silent before the broker looks at what it has attached: CPUs that came, lost
-/// records, budgets.
+/// How often the broker looks at what a plugin has attached: CPUs that came, lost records, budgets.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Tests that a plugin has at most.
@@ -57,8 +56,9 @@ pub(crate) fn serve(serving: &mut Serving<'_>, entry: ExportCall) -> Served {
 fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> {
     let most = most_bytes(Limits::of(&entry.policy()).call_bytes);
     send(serving.socket, &ToWorker::Enter(entry))?;
+    let mut looked = Instant::now();
     loop {
-        if let Err(trap) = wait(serving) {
+        if let Err(trap) = wait(serving, &mut looked) {
             return Ok(Served::Ended(ended_by(&trap)));
         }
         match receive(serving.socket, most)? {
@@ -94,15 +94,22 @@ fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> 
     }
 }
 
-/// Waits for a message, and meanwhile looks after what the plugin has attached.
+/// Waits for a message, and looks after what the plugin has attached, whether the worker is silent or not.
 ///
 /// # Errors
 /// The trap that ends the plugin.
-fn wait(serving: &mut Serving<'_>) -> wasmtime::Result<()> {
+fn wait(serving: &mut Serving<'_>, looked: &mut Instant) -> wasmtime::Result<()> {
     loop {
-        let timeout = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX);
+        let rest = LOOK.saturating_sub(looked.elapsed());
+        if rest.is_zero() {
+            serving.store.data_mut().tick()?;
+            *looked = Instant::now();
+            continue;
+        }
+        // Rounded up, so that the loop does not spin at the end.
+        let timeout = PollTimeout::try_from(rest + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(serving.socket.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) => serving.store.data_mut().tick()?,
+            Ok(0) => {}
             Ok(_) => return Ok(()),
             // A worker that was killed has hung up.
             Err(Errno::EINTR) => {}

@@ -133,11 +133,25 @@ fn root_a_program_above_its_budget_is_detached_and_reported() {
          rest = (rest * 31 + turns) % (turns | 1)\n  if (ksbudn == 0) {\n   return 9\n  }\n }\n \
          if (rest == turns) {\n  return 9\n }",
     );
-    for (name, script) in [("ksbudw", &waits), ("ksbudc", &computes)] {
+    // Or calls the host all the time.
+    let calls = BUSY.replace(
+        "WAIT",
+        "sleep(100)\n var start = time_ns()\n while (time_ns() - start < 1700000000) {\n  if (ksbudn == 0) {\n   \
+         return 9\n  }\n }",
+    );
+    let runs = [
+        ("ksbudw", &waits, "thread"),
+        ("ksbudc", &computes, "thread"),
+        ("ksbudt", &calls, "thread"),
+        ("ksbudp", &calls, "process"),
+    ];
+    for (name, script, isolation) in runs {
         let plugin = folder.write(&format!("{name}.wasm"), compile(name, script).plugin);
         let audit = folder.path(format!("{name}.jsonl"));
         let mut host = command("ks-host");
-        host.args(["--max-bpf-share", "0.0001%", "--audit"]).arg(&audit).arg(&plugin);
+        host.args(["--isolation", isolation, "--max-bpf-share", "0.0001%", "--audit"])
+            .arg(&audit)
+            .arg(&plugin);
         let outcome = finish(&mut host);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "0\nagain false\n"), "{outcome:#?}");
         assert!(
