@@ -16,6 +16,7 @@
 //! request (`policy`).
 
 mod capabilities;
+mod emptiness;
 mod filter;
 mod reader;
 mod search;
@@ -89,6 +90,9 @@ pub enum ConfineError {
     /// The seccomp filter was rejected.
     #[error("cannot filter the system calls of the plugin's thread: {0}")]
     Filter(#[from] seccompiler::Error),
+    /// Landlock is there, and refuses.
+    #[error("cannot take files from the plugin's process: {0}")]
+    Files(#[from] landlock::RulesetError),
     /// The thread that opens files for it cannot be started.
     #[error("cannot start the thread that opens files for the plugin: {0}")]
     Opener(std::io::Error),

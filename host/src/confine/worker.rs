@@ -4,7 +4,7 @@ use nix::libc;
 
 use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, install, table_of};
 use super::surroundings::{self, Outputs};
-use super::{ConfineError, capabilities};
+use super::{ConfineError, capabilities, emptiness};
 
 /// Source: include/uapi/linux/perf_event.h, v6.18.
 const PERF_EVENT_IOC_DISABLE: u32 = 0x2401;
@@ -90,13 +90,14 @@ pub(super) fn table() -> String {
     table_of(CALLS)
 }
 
-/// Drops all capabilities of the calling thread and filters its system calls.
+/// Drops all capabilities of the calling thread, takes all files from it and filters its system calls.
 ///
 /// # Errors
 /// [`ConfineError`]. The thread may then have fewer privileges than before, never more.
 pub(crate) fn enter_worker() -> Result<(), ConfineError> {
     let surroundings = surroundings::now(None, &Outputs::open_now());
     capabilities::drop_others(&caps::CapsHashSet::new())?;
+    emptiness::leave_nothing()?;
     install(CALLS.iter(), &surroundings)?;
     Ok(())
 }

@@ -85,7 +85,9 @@ fn root_a_worker_does_with_its_descriptors_what_its_plugin_may_do() {
 
 #[test]
 fn root_a_worker_has_as_much_memory_as_its_plugin_and_little_more() {
-    let outcome = taken_over(COUNTING).run_test("memory", options());
+    // An emulated machine takes seconds to touch it.
+    let limited = RunOptions { timeout: Some(Duration::from_secs(60)), ..options() };
+    let outcome = taken_over(COUNTING).run_test("memory", limited);
     // What the plugin may have, and what the process needs itself.
     assert_eq!(outcome, Outcome::Failed("320 MB".into()));
 }
