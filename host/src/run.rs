@@ -72,6 +72,11 @@ impl Host {
         Host { workers: Some(workers), ..self }
     }
 
+    /// Whether plugins run in processes of their own.
+    pub fn has_workers(&self) -> bool {
+        self.workers.is_some()
+    }
+
     /// Compiles in separate processes of this program, each limited to this many bytes of memory: see
     /// [`Apart`].
     #[must_use]

@@ -129,3 +129,79 @@ fn root_inspect_has_no_rights_when_it_reads() {
     assert!(reader.wait().expect("it is ours").success());
     assert_eq!(answer.get(2..), Some(shown.stdout.as_bytes()), "the same, after two bytes of how it went");
 }
+
+/// Runs `ks-host` with a script in both forms: compiled here, and in a process without rights. Returns what both say.
+fn run_script_isolated(folder: &Folder, name: &str) -> ks_tests::Outcome {
+    let [here, apart] = ["thread", "process"].map(|isolation| {
+        finish(command("ks-host").current_dir(folder.path("")).args(["--isolation", isolation, name]))
+    });
+    assert_eq!((here.code, &here.stdout, &here.stderr), (apart.code, &apart.stdout, &apart.stderr), "{name}");
+    apart
+}
+
+#[test]
+fn a_script_is_compiled_apart_as_it_is_here() {
+    let folder = Folder::new();
+    folder.write("inner.ks", "fn seven() -> u64 {\n    return 7\n}\n");
+    folder.write(
+        "outer.ks",
+        "import inner from \"inner.ks\"\nfn eight() -> u64 {\n    return inner.seven() + 1\n}\n",
+    );
+    folder.write(
+        "sums.ks",
+        "import outer from \"outer.ks\"\nimport inner from \"inner.ks\"\n\
+         fn main() -> i32 {\n    print(\"{} {}\", outer.eight(), inner.seven())\n    return 3\n}\n",
+    );
+    let sums = run_script_isolated(&folder, "sums.ks");
+    assert_eq!((sums.code, sums.stdout.as_str(), sums.stderr.as_str()), (3, "8 7\n", ""));
+    folder.write("wrong.ks", "fn main() -> i32 {\n    var x: u32 = \"a\"\n    return y\n}\n");
+    let wrong = run_script_isolated(&folder, "wrong.ks");
+    assert!(
+        wrong.code == 127 && wrong.stderr.contains("KS0401") && wrong.stderr.contains("KS0301"),
+        "{wrong:#?}"
+    );
+    assert!(wrong.stderr.ends_with("ks-host: wrong.ks has errors\n"), "{wrong:#?}");
+    folder.write("absent.ks", "import gone from \"gone.ks\"\nfn main() -> i32 {\n    return 0\n}\n");
+    let absent = run_script_isolated(&folder, "absent.ks");
+    assert!(absent.code == 127 && absent.stderr.contains("gone.ks"), "{absent:#?}");
+    folder.write("text.ks", [0xff, 0xfe, 0, 1]);
+    assert_eq!(run_script_isolated(&folder, "text.ks").code, 127);
+    // Types of the kernel, which the process has opened before.
+    folder.write(
+        "kernel.ks",
+        "@tracepoint(\"sched/sched_switch\")\nfn switched(ctx: *trace_event_raw_sched_switch) -> i32 {\n    \
+         return ctx->prev_pid\n}\nfn main() -> i32 {\n    return 0\n}\n",
+    );
+    assert_eq!(run_script_isolated(&folder, "kernel.ks").code, 0);
+}
+
+#[test]
+fn root_a_process_that_compiles_a_script_has_no_rights() {
+    // Its answer, the plugin, is larger than a pipe's buffer: the process waits for a reader.
+    let prints: String = (0..3000).map(|number| format!("    print(\"line {number} of many\")\n")).collect();
+    let text = format!("fn main() -> i32 {{\n{prints}    return 0\n}}\n");
+    let header = format!(
+        r#"{{"request":{{"name":"x.ks","project":"x","tests":false,"coloured":false}},"text":{},"files":{{}}}}"#,
+        text.len()
+    );
+    let mut compiler = command("ks-host")
+        .args(["compile-script-for-host", "4294967296", "60"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("ks-host starts");
+    let mut input = compiler.stdin.take().expect("piped");
+    let len = u32::try_from(header.len()).expect("short").to_le_bytes();
+    input.write_all(&[&len[..], header.as_bytes(), text.as_bytes()].concat()).expect("it reads");
+    drop(input);
+    let writes = || {
+        status(compiler.id(), "State:").is_some_and(|state| state.starts_with('S'))
+            && status(compiler.id(), "Seccomp:").is_some_and(|mode| mode == "2")
+    };
+    wait_until(Duration::from_secs(20), "it has compiled and writes", writes);
+    assert_no_rights(compiler.id());
+    let mut answer = Vec::new();
+    compiler.stdout.take().expect("piped").read_to_end(&mut answer).expect("bytes");
+    assert!(compiler.wait().expect("it is ours").success());
+    assert!(answer.windows(8).any(|bytes| bytes == b"\0asm\x0d\0\x01\0"), "it has made a component");
+}

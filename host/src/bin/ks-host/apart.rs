@@ -17,9 +17,11 @@ use ks_wit::manifest::StructOps;
 use serde::{Deserialize, Serialize};
 
 use crate::inspect;
+#[cfg(feature = "script")]
+use crate::script;
 
 /// This program, even if its file was replaced or removed since the start.
-const SELF: &str = "/proc/self/exe";
+pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// First argument of a process that reads a plugin for `ks-host check`.
 const READ: &str = "read-for-host";
@@ -41,6 +43,11 @@ pub(crate) enum Isolation {
 }
 
 impl Isolation {
+    /// Returns how this host runs plugins.
+    pub(crate) fn of(host: &Host) -> Isolation {
+        if host.has_workers() { Isolation::Process } else { Isolation::Thread }
+    }
+
     /// Returns what starts the processes, and starts the first; none for threads.
     pub(crate) fn workers(self) -> Option<WorkerProgram> {
         (self == Isolation::Process).then(|| {
@@ -68,6 +75,8 @@ pub(crate) fn serve(arguments: &[OsString]) -> Option<u8> {
         argument if argument == OsStr::new(SHOW) => {
             apart::serve(rest, MAX_PLUGIN_BYTES + 1, ReaderFiles::OfEverybody, inspect::show)
         }
+        #[cfg(feature = "script")]
+        argument if argument == OsStr::new(script::process::COMPILE) => script::process::serve(rest),
         _ => return None,
     };
     Some(u8::from(served.is_err()))

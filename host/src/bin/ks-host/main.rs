@@ -37,6 +37,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
 use ks_wit::command_output::{shown, with_causes, written};
 
+use crate::apart::Isolation;
+
 /// Exit code of a host failure; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
 /// Exit code of a plugin that its policy does not let start.
@@ -251,8 +253,8 @@ fn raise_descriptor_limit() {
 }
 
 /// Reads a plugin, or compiles a script to one; reports on standard error why a file is neither.
-fn read_plugin(path: &Path) -> Result<Plugin, u8> {
-    read(path, EntryPoint::Main)
+fn read_plugin(path: &Path, isolation: Isolation) -> Result<Plugin, u8> {
+    read(path, EntryPoint::Main, isolation)
 }
 
 /// Selects the functions of a script to compile.
@@ -265,28 +267,28 @@ enum EntryPoint {
 }
 
 /// Like [`read_plugin`], with the functions to compile if the file is a script.
-fn read(path: &Path, entry: EntryPoint) -> Result<Plugin, u8> {
-    Plugin::from_bytes(read_bytes(path, entry)?).map_err(|error| not_a_plugin(path, &error))
+fn read(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Plugin, u8> {
+    Plugin::from_bytes(read_bytes(path, entry, isolation)?).map_err(|error| not_a_plugin(path, &error))
 }
 
 /// Returns the bytes of a plugin file, or of a compiled script, without parsing them.
-fn read_bytes(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
+fn read_bytes(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Vec<u8>, u8> {
     if path.extension() == Some(OsStr::new("ks")) {
-        return read_script(path, entry);
+        return read_script(path, entry, isolation);
     }
     ks_host::plugin::read_file(path).map_err(|error| not_a_plugin(path, &error))
 }
 
 #[cfg(feature = "script")]
-fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
-    script::compile(path, entry).map_err(|error| {
+fn read_script(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Vec<u8>, u8> {
+    script::compile(path, entry, isolation).map_err(|error| {
         output::report("ks-host", &with_causes(&*error).to_string());
         if error.is::<script::CompilerDefect>() { HOST_FAILURE } else { NOT_A_PLUGIN }
     })
 }
 
 #[cfg(not(feature = "script"))]
-fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
+fn read_script(path: &Path, _: EntryPoint, _: Isolation) -> Result<Vec<u8>, u8> {
     let script = shown(path);
     output::report(
         "ks-host",

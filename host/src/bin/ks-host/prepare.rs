@@ -8,6 +8,7 @@ use ks_host::{Host, PreparedPlugin};
 use ks_wit::command_output::shown;
 use sha2::{Digest, Sha256};
 
+use crate::apart::Isolation;
 use crate::{not_a_plugin, progress, read_plugin};
 
 /// A plugin that can run, and the digest of its file.
@@ -62,14 +63,14 @@ fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported
 }
 
 fn read_and_prepare(host: &Host, path: &Path) -> Result<Prepared, Reported> {
-    let plugin = read_plugin(path).map_err(|code| Reported { code })?;
+    let plugin = read_plugin(path, Isolation::of(host)).map_err(|code| Reported { code })?;
     let digest = Sha256::digest(plugin.bytes()).into();
     prepare(host, path, &plugin, digest)
 }
 
 /// Prepares a file again if its digest differs from this one; returns none if it is the same.
 pub(crate) fn changed(host: &Host, path: &Path, digest: [u8; 32]) -> Result<Option<Prepared>, Reported> {
-    let plugin = read_plugin(path).map_err(|code| Reported { code })?;
+    let plugin = read_plugin(path, Isolation::of(host)).map_err(|code| Reported { code })?;
     let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();
     if now == digest { Ok(None) } else { prepare(host, path, &plugin, now).map(Some) }
 }

@@ -1,0 +1,187 @@
+//! `ks-host SCRIPT.ks`: compiles a script to a plugin in memory, for this machine and its running kernel.
+
+pub(crate) mod process;
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use ks_compiler::diag::render::{self, Style};
+use ks_compiler::diag::{Diagnostic, Severity};
+use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::pipeline::{self, Options, Target};
+use ks_compiler::source::{Files, MAX_FILE_BYTES};
+use ks_wit::command_output::shown;
+use ks_wit::section::Arch;
+
+use serde::{Deserialize, Serialize};
+
+use crate::apart::Isolation;
+use crate::{EntryPoint, output};
+
+/// File of the running kernel's BTF types.
+const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Event lists of tracefs at its usual mount points; usually readable for root only.
+const EVENT_LISTS: [&str; 2] =
+    ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
+
+/// The compiler failed, and not because of the script.
+#[derive(Debug, thiserror::Error)]
+#[error("{name} could not be compiled because of a defect of the compiler")]
+pub(crate) struct CompilerDefect {
+    name: String,
+}
+
+/// What a script is compiled with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Request {
+    /// The path, for messages.
+    name: String,
+    project: String,
+    tests: bool,
+    /// Whether messages have colours.
+    coloured: bool,
+}
+
+/// The result of compiling.
+#[derive(Debug, Serialize, Deserialize)]
+struct Compiled {
+    messages: Vec<Message>,
+    outcome: CompileOutcome,
+}
+
+/// An error or warning of the script, as text.
+#[derive(Debug, Serialize, Deserialize)]
+struct Message {
+    is_error: bool,
+    text: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum CompileOutcome {
+    /// The plugin's bytes are apart.
+    Plugin,
+    Errors,
+    Defect,
+    /// It cannot be read as a script, for this reason.
+    Unreadable(String),
+}
+
+/// Compiles a script to the bytes of a plugin: in a process without rights if plugins run in processes. Errors and
+/// warnings of the script are shown on standard error.
+pub(crate) fn compile(script: &Path, entry: EntryPoint, isolation: Isolation) -> anyhow::Result<Vec<u8>> {
+    let text = std::fs::read(script).with_context(|| format!("cannot read {}", shown(script)))?;
+    let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    ensure!(!project.is_empty(), "{} has no name that is text", shown(script));
+    let request = Request {
+        name: script.display().to_string(),
+        project: project.to_owned(),
+        tests: entry == EntryPoint::Tests,
+        coloured: !output::is_json() && is_coloured(),
+    };
+    let files = ScriptFolder { folder: script.parent().unwrap_or(Path::new("")).to_owned() };
+    let (compiled, plugin) = match isolation {
+        Isolation::Thread => built(&request, &text, Arc::new(files), KernelFiles::open()),
+        Isolation::Process => process::compiled(&request, &text, &files)
+            .with_context(|| format!("{} is not compiled", shown(script)))?,
+    };
+    show(&compiled.messages);
+    match compiled.outcome {
+        CompileOutcome::Plugin => Ok(plugin),
+        CompileOutcome::Defect => Err(CompilerDefect { name: shown(script) }.into()),
+        CompileOutcome::Errors => bail!("{} has errors", shown(script)),
+        CompileOutcome::Unreadable(reason) => bail!(reason),
+    }
+}
+
+/// Compiles a script. Returns the result, and the plugin's bytes.
+fn built(request: &Request, text: &[u8], files: Arc<dyn Files>, kernel: KernelFiles) -> (Compiled, Vec<u8>) {
+    let options = Options {
+        files,
+        kernel: Arc::new(kernel.types()),
+        tests: request.tests,
+        ..Options::new(&request.project)
+    };
+    let mut checked = match pipeline::parse(&request.name, text, options) {
+        Ok(parsed) => parsed.check(),
+        Err(error) => {
+            let outcome = CompileOutcome::Unreadable(error.to_string());
+            return (Compiled { messages: Vec::new(), outcome }, Vec::new());
+        }
+    };
+    let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
+    let style = if request.coloured { Style::Coloured } else { Style::Plain };
+    let message = |diagnostic: &Diagnostic| Message {
+        is_error: diagnostic.severity == Severity::Error,
+        text: render::render(diagnostic, &checked.sources, style),
+    };
+    let messages = checked.diagnostics.sorted().into_iter().map(message).collect();
+    let (outcome, plugin) = match built {
+        Ok(built) => (CompileOutcome::Plugin, built.plugin),
+        Err(_) if checked.diagnostics.has_defect() => (CompileOutcome::Defect, Vec::new()),
+        Err(_) => (CompileOutcome::Errors, Vec::new()),
+    };
+    (Compiled { messages, outcome }, plugin)
+}
+
+/// The running kernel's types and events, as files that are read when the script needs them.
+struct KernelFiles {
+    types: Option<File>,
+    events: Vec<File>,
+}
+
+impl KernelFiles {
+    fn open() -> KernelFiles {
+        let events = EVENT_LISTS.iter().filter_map(|path| File::open(path).ok()).collect();
+        KernelFiles { types: File::open(OWN_BTF).ok(), events }
+    }
+
+    fn types(self) -> KernelTypes {
+        let KernelFiles { types, events } = self;
+        let types = move || {
+            let mut bytes = Vec::new();
+            types?.read_to_end(&mut bytes).ok().map(|_| bytes)
+        };
+        let events = move || {
+            let mut lists = events.into_iter().filter_map(|file| io::read_to_string(file).ok());
+            lists.find(|list| !list.is_empty())
+        };
+        KernelTypes::fetched(types).with_events(events)
+    }
+}
+
+/// The folder of a script: modules and headers are looked up by their paths relative to it.
+#[derive(Debug)]
+struct ScriptFolder {
+    folder: PathBuf,
+}
+
+impl Files for ScriptFolder {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let path = self.folder.join(path);
+        let small = std::fs::metadata(&path)
+            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
+        // An unreadable file counts as missing: the diagnostic points to the line that names it.
+        small.then(|| std::fs::read(path).ok()).flatten()
+    }
+}
+
+fn is_coloured() -> bool {
+    io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+fn show(messages: &[Message]) {
+    let mut stderr = io::stderr().lock();
+    for Message { is_error, text } in messages {
+        match (output::is_json(), is_error) {
+            (true, true) => output::report("ks-host", text),
+            (true, false) => output::warn("ks-host", text),
+            // If standard error is closed, only the exit code can report the failure.
+            (false, _) => _ = writeln!(stderr, "{text}\n"),
+        }
+    }
+}
