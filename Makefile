@@ -22,7 +22,7 @@ SEED ?=
 GUESTS ?= 10000
 # Seconds for each target of `make fuzzed` and `make fuzz`, and the targets of the latter.
 SECONDS ?= 300
-TARGETS ?= object model btf policy record signature sections manifest check fmt
+TARGETS ?= object model btf policy record signature sections manifest message check fmt
 # Objects of `make mutants`, and those of them that `ks-host inspect` is given.
 MUTANTS ?= 1000000
 INSPECTED ?= 100000

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use crate::confine::{Confinement, FileOfOne, Outputs, RunNeeds};
 use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::plugin::{
-    self, Cache, CodeOrigin, Engine, EngineError, Instance, Limits, Outcome, Plugin, PluginError, Prepared,
-    Signer, Watch,
+    self, Cache, CodeOrigin, Engine, EngineError, Instance, Interrupt, Limits, Outcome, Plugin, PluginError,
+    Prepared, Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, Request};
 use crate::worker::{self, Export, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
@@ -373,14 +374,25 @@ impl PreparedPlugin {
             Ok(worker) => worker,
             Err(error) => return Outcome::Failed(error.to_string()),
         };
-        let run = WorkerRun { engine: self.engine.clone(), asked: self.asked(), pid: worker.pid() };
+        let answers = Arc::new(AtomicBool::new(false));
+        let run = WorkerRun {
+            engine: self.engine.clone(),
+            asked: self.asked(),
+            pid: worker.pid(),
+            answers: Arc::clone(&answers),
+        };
         let functions = worker.functions.iter().cloned().collect();
         let (socket, process) = worker.into_parts();
         let gone = Arc::new(OnceLock::new());
         let reason = Arc::clone(&gone);
         let outcome = plugin::supervise(
             watch,
-            |how| process.interrupt(how),
+            |how| {
+                // A worker that waits for an answer computes nothing, and a signal would be a switch to count.
+                if how == Interrupt::End || !answers.load(Ordering::Relaxed) {
+                    process.interrupt(how);
+                }
+            },
             move || match run.serve(&socket, options, &functions, call) {
                 Ok(outcome) => outcome,
                 Err(lost) => {
@@ -504,6 +516,8 @@ struct WorkerRun {
     asked: Asked,
     /// The process, whose only thread is the plugin's own.
     pid: i32,
+    /// Whether it waits for an answer.
+    answers: Arc<AtomicBool>,
 }
 
 impl WorkerRun {
@@ -518,7 +532,7 @@ impl WorkerRun {
         functions: &BTreeSet<String>,
         call: Call,
     ) -> Result<Outcome, String> {
-        let entry = ExportCall::of(call.export(), &options.policy, options.confine);
+        let entry = ExportCall::of(call.export(), &options);
         let answers = options.calls.answers();
         let served = match world::served(answers, &self.asked.imports) {
             Ok(served) => served,
@@ -538,7 +552,9 @@ impl WorkerRun {
             state.pass_on();
         }
         let mut store = Store::new(self.engine.inner(), state);
-        let mut serving = worker::Serving { socket, functions: &served, store: &mut store };
+        let entry = entry.with_prints(store.data().has_prints());
+        let mut serving =
+            worker::Serving { socket, functions: &served, store: &mut store, answers: &self.answers };
         let ended = worker::serve(&mut serving, entry);
         let outcome = call.served(ended, store.data_mut())?;
         Ok(with_lost_output(outcome, store.data()))

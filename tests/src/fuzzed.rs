@@ -7,12 +7,15 @@
 
 mod calls;
 
+use std::sync::LazyLock;
+
 use ks_compiler::object;
 use ks_compiler::object::btf::{Btf, Type, TypeId};
 use ks_host::bpf::Object;
 use ks_host::plugin::{Plugin, PublicKey};
 use ks_host::policy::Policy;
 use ks_host::record::Record;
+use ks_host::worker::HostileBroker;
 use ks_wit::section;
 
 use crate::guest::core_module;
@@ -30,7 +33,7 @@ pub struct Target {
 }
 
 /// All fuzz targets, in no particular order.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "sections", body: sections, seeds: plugins },
     Target { name: "manifest", body: manifest, seeds: manifests },
     Target { name: "policy", body: policy, seeds: policies },
@@ -39,6 +42,7 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "btf", body: btf, seeds: types },
     Target { name: "record", body: record, seeds: records },
     Target { name: "signature", body: signature, seeds: signatures },
+    Target { name: "message", body: message, seeds: messages },
     Target { name: "calls", body: calls::run, seeds: calls::sequences },
 ];
 
@@ -95,6 +99,30 @@ pub fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Answers the messages of a worker.
+pub fn message(bytes: &[u8]) {
+    static BROKER: LazyLock<HostileBroker> = LazyLock::new(|| HostileBroker::new().expect("an engine"));
+    BROKER.answer(bytes);
+}
+
+/// Returns messages with a call of each function: without arguments, with zeros, and with the handles that the calls
+/// before it have created.
+fn messages() -> Vec<Vec<u8>> {
+    // The kind of the message, the length of the call, and the function's number.
+    let call = |number: u32, arguments: &[u8]| {
+        let len = u32::try_from(4 + arguments.len()).expect("short").to_le_bytes();
+        let message = [&[2], &len[..], &number.to_le_bytes(), arguments].concat();
+        [&u16::try_from(message.len()).expect("short").to_le_bytes()[..], &message].concat()
+    };
+    let arguments: [&[u8]; 5] = [&[], &[0; 4], &[0; 8], &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0], &[0; 40]];
+    let every = |arguments: &[u8]| (0..260).flat_map(|number| call(number, arguments)).collect::<Vec<u8>>();
+    let mut all: Vec<Vec<u8>> = arguments.iter().map(|arguments| every(arguments)).collect();
+    all.extend(
+        (0..260).map(|number| arguments.iter().flat_map(|arguments| call(number, arguments)).collect()),
+    );
+    all
 }
 
 /// Reads a plugin file and everything that the host reads of it before a run.

@@ -34,7 +34,7 @@ pub use reader::ReaderFiles;
 pub(crate) use reader::enter_reader;
 pub(crate) use surroundings::FileOfOne;
 pub use surroundings::Outputs;
-pub(crate) use worker::enter_worker;
+pub(crate) use worker::{WorkerFilter, leave_rights};
 
 use crate::bpf;
 use crate::opener::{Openable, Opener};

@@ -2,6 +2,7 @@
 
 use nix::libc;
 
+use super::filter::Surroundings;
 use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, install, table_of};
 use super::surroundings::{self, Outputs};
 use super::{ConfineError, capabilities, emptiness};
@@ -90,14 +91,31 @@ pub(super) fn table() -> String {
     table_of(CALLS)
 }
 
-/// Drops all capabilities of the calling thread, takes all files from it and filters its system calls.
+/// What the filter of a worker refers to, which it looks up before it has no files any more.
+#[derive(Debug)]
+pub(crate) struct WorkerFilter(Surroundings);
+
+impl WorkerFilter {
+    /// Prepares the filter of this process.
+    pub(crate) fn prepare() -> WorkerFilter {
+        WorkerFilter(surroundings::now(None, &Outputs::open_now()))
+    }
+
+    /// Filters the system calls of the calling thread.
+    ///
+    /// # Errors
+    /// [`ConfineError::Filter`].
+    pub(crate) fn install(&self) -> Result<(), ConfineError> {
+        Ok(install(CALLS.iter(), &self.0)?)
+    }
+}
+
+/// Drops all capabilities of the calling thread, and takes all files from it. What is open stays.
 ///
 /// # Errors
 /// [`ConfineError`]. The thread may then have fewer privileges than before, never more.
-pub(crate) fn enter_worker() -> Result<(), ConfineError> {
-    let surroundings = surroundings::now(None, &Outputs::open_now());
+pub(crate) fn leave_rights() -> Result<(), ConfineError> {
     capabilities::drop_others(&caps::CapsHashSet::new())?;
     emptiness::leave_nothing()?;
-    install(CALLS.iter(), &surroundings)?;
     Ok(())
 }

@@ -165,10 +165,20 @@ impl Attachments {
         leader: Option<AttachmentId>,
         link: Option<LinkProgram>,
     ) -> Result<AttachmentId, PerfError> {
-        let options = self.surroundings.of_own_task(event.options(options));
+        let options = event.options(options);
+        let own_task = self.surroundings.own_task.filter(|_| options.pid == 0);
+        let options = self.surroundings.of_own_task(options);
         let id = AttachmentId(self.last_id + 1);
         let descriptors = self.surroundings.descriptors.clone();
-        let plan = Plan { id, event: Arc::new(event.clone()), options, link, event_array: None, descriptors };
+        let plan = Plan {
+            id,
+            event: Arc::new(event.clone()),
+            options,
+            own_task,
+            link,
+            event_array: None,
+            descriptors,
+        };
         let refused = |refusal| refused(&plan, refusal);
         locations::check(event, &plan.options).map_err(refused)?;
         if plan.link.is_some() && event.is_clock() {

@@ -232,11 +232,13 @@ impl FanOut {
     }
 
     /// Returns the events, the leader's first, if only calls of their owner change what reading them yields: they
-    /// are at one location and no CPU's, none is missing, and the kernel skips none for a program.
+    /// are at one location and no CPU's, none is missing, the kernel skips none for a program, and none is a probe, which stays
+    /// in its program for as long as anybody has its descriptor.
     pub(super) fn shareable(&self) -> Option<Vec<&ReadableEvent>> {
         let [only] = &self.branches[..] else { return None };
         let is_steady = self.online.is_none() && self.gone.is_empty() && self.lacking.is_empty();
-        let is_plain = |plan: &Plan| plan.link.is_none() && plan.event.tracepoint().is_none();
+        let is_plain =
+            |plan: &Plan| plan.link.is_none() && plan.event.tracepoint().is_none() && !plan.event.is_probe();
         let all = only.group.size() == self.plans.len() && self.plans.iter().all(is_plain);
         (is_steady && all).then(|| only.group.counters().map(AsRef::as_ref).collect())
     }

@@ -32,6 +32,8 @@ pub(super) struct Plan {
     pub(super) id: AttachmentId,
     pub(super) event: Arc<Event>,
     pub(super) options: Options,
+    /// The task that pid 0 was replaced by; none if it was not.
+    pub(super) own_task: Option<i32>,
     pub(super) link: Option<LinkProgram>,
     /// The array through which programs read the event.
     pub(super) event_array: Option<Arc<dyn EventArray>>,
@@ -42,11 +44,12 @@ impl Plan {
     /// Describes an attempted action for an error: at a location, or as requested if `location` is None.
     pub(super) fn attempt(&self, action: Action, location: Option<&CpuAndTask>) -> Attempt {
         let options = &self.options;
+        let task = location.map_or(options.pid, |location| location.task);
         Attempt {
             action,
             event: self.event.name().to_owned(),
             class: self.event.class(),
-            pid: location.map_or(options.pid, |location| location.task),
+            pid: if self.own_task == Some(task) { 0 } else { task },
             cpu: location.map_or(options.cpu, |location| location.cpu),
             cgroup: options.cgroup.clone(),
             inherit: options.inherit || options.follow,

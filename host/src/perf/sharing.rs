@@ -73,8 +73,8 @@ impl EventStart {
 /// What the broker has shared.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
-    /// Events whose descriptors were passed on.
-    given: BTreeSet<AttachmentId>,
+    /// Events whose descriptors were passed on, with their leaders.
+    passed_on: BTreeMap<AttachmentId, AttachmentId>,
     /// Leaders of groups that have changed since.
     changed: BTreeSet<AttachmentId>,
 }
@@ -102,9 +102,12 @@ impl Attachments {
         for leader in std::mem::take(&mut sharing.changed) {
             let fan_out = self.fan_outs.get(&leader);
             let events = fan_out.and_then(|fan_out| fan_out.shareable()).unwrap_or_default();
+            // The other process closes the others of the group.
+            let stays = |id: &AttachmentId| events.iter().any(|event| event.id == *id);
+            sharing.passed_on.retain(|id, led_by| *led_by != leader || stays(id));
             let mut starts = Vec::with_capacity(events.len());
             for event in events {
-                if sharing.given.insert(event.id) {
+                if sharing.passed_on.insert(event.id, leader).is_none() {
                     let descriptor = event.descriptor().try_clone_to_owned()?;
                     let ReadableEvent { id, kernel_id, .. } = *event;
                     changes.push(Change::Event { leader, id, kernel_id, descriptor });

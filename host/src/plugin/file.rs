@@ -109,7 +109,7 @@ pub enum PluginError {
     #[error("its code is not compiled yet\n  because: {0}")]
     CompileTime(String),
     /// The process that would run the plugin does not start, or ends at once.
-    #[error("cannot start the process for it, {}", shown(.0))]
+    #[error("cannot start the process for it: {}", shown(.0))]
     NoProcess(String),
     /// The component was built against a version of the contract that this host does not serve.
     #[error(

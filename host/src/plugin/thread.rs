@@ -18,7 +18,7 @@ const ABANDON_AFTER: Duration = Duration::from_millis(500);
 const NEWS_EVERY: Duration = Duration::from_secs(1);
 
 /// Stack bytes of a plugin's thread: the guest's own limit, and room for the host functions below it.
-const STACK_BYTES: usize = 4 << 20;
+pub(crate) const STACK_BYTES: usize = 4 << 20;
 
 /// Prefix of plugins' thread names; as much of the plugin's name follows as the kernel keeps (15 bytes in
 /// all).
@@ -86,7 +86,7 @@ pub fn supervise(
 }
 
 /// Returns the thread's name. A NUL byte would make starting the thread fail.
-fn thread_name(plugin: &str) -> String {
+pub(crate) fn thread_name(plugin: &str) -> String {
     format!("{THREAD_PREFIX}{}", plugin.replace('\0', "?"))
 }
 

@@ -1,6 +1,7 @@
 //! The worker itself: loads the code, drops its rights, runs the plugin once.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,13 +10,16 @@ use std::sync::Arc;
 
 use ks_wit::lines::Lines;
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use wasmtime::component::Component;
 
 use super::protocol::{End, Export, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
 use super::{confine, sys};
 use crate::options::RunOptions;
-use crate::plugin::{Engine, Facts, Instance, Limits, Outcome, PluginError, Prepared, TrustedCode};
+use crate::plugin::{
+    Engine, Facts, Instance, Limits, Outcome, PluginError, Prepared, STACK_BYTES, TrustedCode, thread_name,
+};
 use crate::policy::Policy;
 use crate::processes;
 use crate::processes::channel::{self, Received};
@@ -57,7 +61,8 @@ pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
 /// If the kernel refuses a limit or the filter.
 #[doc(hidden)]
 pub fn confine_like_a_worker() -> io::Result<()> {
-    confine::enter(&Limits::of(&Policy::nothing())).map_err(io::Error::other)
+    let filter = confine::drop_rights().map_err(io::Error::other)?;
+    confine::enter(&filter, &Policy::nothing()).map_err(io::Error::other)
 }
 
 fn work_if_asked(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) {
@@ -134,6 +139,12 @@ fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io:
     let (ToWorker::Start(start), Some(code)) = broker.receive()? else { return Err(unexpected()) };
     // Before the broker knows that it is ready: until then the signal would end it.
     sys::interrupt_by_signal(engine.inner())?;
+    // Before anything of the plugin is looked at: another process has made its code.
+    let dropped = have_stack().and_then(|()| confine::drop_rights().map_err(|error| error.to_string()));
+    let filter = match dropped {
+        Ok(filter) => filter,
+        Err(reason) => return broker.send(&FromWorker::Refused(Refused::Process(reason))),
+    };
     let loaded = match load(&engine, &start, &code.into()) {
         Ok(loaded) => loaded,
         Err(refused) => return broker.send(&FromWorker::Refused(refused)),
@@ -141,10 +152,31 @@ fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io:
     let functions = loaded.functions.iter().cloned().collect();
     broker.send(&FromWorker::Ready(Ready { functions, lists_tests: loaded.prepared.lists_tests() }))?;
     let (ToWorker::Enter(entry), _) = broker.receive()? else { return Err(unexpected()) };
+    let name = CString::new(thread_name(&entry.name)).unwrap_or_default();
+    prctl::set_name(&name)?;
     if entry.confined {
-        confine::enter(&Limits::of(&entry.policy())).map_err(io::Error::other)?;
+        confine::enter(&filter, &entry.policy()).map_err(io::Error::other)?;
     }
     broker.send(&act(&loaded, &entry, broker.clone()))
+}
+
+/// Lets the stack of this thread grow as that of a plugin's thread, whatever the shell's limit is.
+///
+/// # Errors
+/// A hard limit below that, which only CAP_SYS_RESOURCE raises.
+fn have_stack() -> Result<(), String> {
+    let wanted = STACK_BYTES as u64;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_STACK).map_err(|errno| errno.to_string())?;
+    if soft >= wanted {
+        return Ok(());
+    }
+    setrlimit(Resource::RLIMIT_STACK, wanted, hard.max(wanted)).map_err(|errno| {
+        format!(
+            "it needs a stack of {} KiB, and the limit is {} KiB: {errno}\n  do: raise the limit (ulimit -s)",
+            wanted >> 10,
+            hard >> 10
+        )
+    })
 }
 
 /// A component that fits.
@@ -202,7 +234,7 @@ fn instance(
         policy,
         ..RunOptions::new("")
     };
-    let state = State::new(options, None, None).asking(Box::new(broker));
+    let state = State::new(options, None, None).asking(Box::new(broker), entry.has_prints);
     prepared.instantiate(state, &limits)
 }
 

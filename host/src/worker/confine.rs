@@ -6,8 +6,9 @@ use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
 use crate::apart;
-use crate::confine::{self, ConfineError};
+use crate::confine::{self, ConfineError, WorkerFilter};
 use crate::plugin::Limits;
+use crate::policy::{Limit, Policy};
 
 /// Memory of a worker beside that of its plugin.
 const OWN_BYTES: u64 = 256 << 20;
@@ -21,14 +22,39 @@ pub(super) enum RightsError {
     Confine(#[from] ConfineError),
 }
 
-/// Confines this process, for good.
+/// Descriptors of a worker beside those of its plugin's events and maps.
+const OWN_DESCRIPTORS: u64 = 64;
+
+/// Drops the rights of this process, for good: what it loads and runs then has memory and what is open. Returns the
+/// filter of system calls that is left to install.
+///
+/// # Errors
+/// [`RightsError`]: nothing of a plugin may be loaded then.
+pub(super) fn drop_rights() -> Result<WorkerFilter, RightsError> {
+    let filter = WorkerFilter::prepare();
+    let is_root = geteuid().is_root();
+    apart::become_nobody();
+    // After the change of user, which resets both.
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // A broker without capabilities could not count what it may not trace.
+    prctl::set_dumpable(!is_root)?;
+    prctl::set_no_new_privs()?;
+    confine::leave_rights()?;
+    Ok(filter)
+}
+
+/// Limits what this process takes, and filters its system calls.
 ///
 /// # Errors
 /// [`RightsError`]: nothing of a plugin may run then.
-pub(super) fn enter(limits: &Limits) -> Result<(), RightsError> {
+pub(super) fn enter(filter: &WorkerFilter, policy: &Policy) -> Result<(), RightsError> {
+    let limits = Limits::of(policy);
     let data = (limits.memory_bytes as u64).saturating_add(OWN_BYTES);
+    // Whatever the broker has closed, no more of it stays open here.
+    let descriptors = policy.limit(Limit::Attachments).saturating_add(policy.limit(Limit::Maps));
     for (resource, most) in [
         (Resource::RLIMIT_DATA, data),
+        (Resource::RLIMIT_NOFILE, descriptors.saturating_add(OWN_DESCRIPTORS)),
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_NPROC, 0),
@@ -39,11 +65,5 @@ pub(super) fn enter(limits: &Limits) -> Result<(), RightsError> {
         let most = most.min(getrlimit(resource)?.1);
         setrlimit(resource, most, most)?;
     }
-    let is_root = geteuid().is_root();
-    apart::become_nobody();
-    // After the change of user, which resets both.
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
-    // A broker without capabilities could not count what it may not trace.
-    prctl::set_dumpable(!is_root)?;
-    Ok(confine::enter_worker()?)
+    Ok(filter.install()?)
 }

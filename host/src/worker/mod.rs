@@ -18,12 +18,15 @@
 
 mod child;
 mod confine;
+mod hostile;
+mod patience;
 mod process;
 mod protocol;
 mod serve;
 mod sys;
 
 pub use child::{confine_like_a_worker, serve_if_asked, serve_taken_over_if_asked};
+pub use hostile::HostileBroker;
 pub use process::WorkerProgram;
 pub(crate) use process::{NoWorker, PluginCode, Worker};
 pub(crate) use protocol::{Export, ExportCall};

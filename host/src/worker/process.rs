@@ -160,6 +160,9 @@ impl Worker {
             Ok(FromWorker::Refused(Refused::Contract(contract))) => {
                 Err(NoWorker::Plugin(PluginError::Contract { contract, served: CONTRACT }))
             }
+            Ok(FromWorker::Refused(Refused::Process(reason))) => {
+                Err(NoWorker::Plugin(PluginError::NoProcess(reason)))
+            }
             Ok(FromWorker::Refused(Refused::Component(reason))) => {
                 Err(NoWorker::Plugin(PluginError::Component(reason)))
             }

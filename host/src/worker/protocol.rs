@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 
 use ks_host_macros::Wire;
 
+use crate::options::RunOptions;
 use crate::plugin::{Abort, Exit, Outcome};
 use crate::policy::{Limit, Policy};
 use crate::text;
@@ -70,15 +71,25 @@ pub(crate) struct ExportCall {
     pub(super) export: Export,
     /// The limits of the plugin, in the order of [`Limit::ALL`].
     limits: Vec<u64>,
-    /// Whether the process drops its rights before.
+    /// Whether the process filters its system calls before.
     pub(super) confined: bool,
+    /// The plugin's name, for the process.
+    pub(super) name: String,
+    /// Whether the kernel half prints.
+    pub(super) has_prints: bool,
 }
 
 impl ExportCall {
-    /// Calls an export, within the limits of this policy.
-    pub(crate) fn of(export: Export, policy: &Policy, confined: bool) -> ExportCall {
-        let limits = Limit::ALL.map(|limit| policy.limit(limit)).to_vec();
-        ExportCall { export, limits, confined }
+    /// Calls an export, within the limits of these options.
+    pub(crate) fn of(export: Export, options: &RunOptions) -> ExportCall {
+        let limits = Limit::ALL.map(|limit| options.policy.limit(limit)).to_vec();
+        let name = options.name.clone();
+        ExportCall { export, limits, confined: options.confine, name, has_prints: false }
+    }
+
+    /// Says whether the kernel half prints, once that is known.
+    pub(crate) fn with_prints(self, has_prints: bool) -> ExportCall {
+        ExportCall { has_prints, ..self }
     }
 
     /// Returns a policy with the limits. It allows nothing: whatever a worker asks for is judged by its broker.
@@ -155,6 +166,8 @@ pub(super) enum Refused {
     Contract(String),
     /// The component does not fit.
     Component(String),
+    /// The process is not as it must be.
+    Process(String),
 }
 
 /// How the plugin ended, as its worker saw it.
@@ -185,7 +198,8 @@ impl End {
             End::Exited(code) => Outcome::Exited(code),
             End::Trapped(reason) => Outcome::Trapped(text::lines(&reason)),
             End::Killed(()) => Outcome::Killed,
-            End::Failed(reason) => Outcome::Failed(text::lines(&reason)),
+            // Not `Failed`, whose text is the host's own.
+            End::Failed(reason) => Outcome::Trapped(text::lines(&reason)),
         }
     }
 }
@@ -222,7 +236,15 @@ pub(super) fn receive<T: Wire>(mut from: impl Read, most: usize) -> io::Result<T
     }
     let mut bytes = vec![0; len];
     from.read_exact(&mut bytes)?;
-    wire::last(&mut Input::new(&bytes, most)).map_err(unsound)
+    from_bytes(&bytes, most)
+}
+
+/// Reads a message whose values take at most so much memory.
+///
+/// # Errors
+/// `InvalidData`.
+pub(super) fn from_bytes<T: Wire>(bytes: &[u8], most: usize) -> io::Result<T> {
+    wire::last(&mut Input::new(bytes, most)).map_err(unsound)
 }
 
 /// Reads a message of the broker.

@@ -1,32 +1,28 @@
 //! The broker's side of a run: answers the calls of a worker until the plugin has ended.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use wasmtime::Store;
 
-use super::protocol::{
-    ExportCall, FromWorker, PagesToMap, ToWorker, TrapReason, encoded, most_bytes, receive, send,
-};
+use super::patience::{Broken, PatientSocket};
+use super::protocol::{ExportCall, FromWorker, PagesToMap, ToWorker, TrapReason, most_bytes};
 use crate::confine::FileOfOne;
 use crate::plugin::{Limits, Outcome, PluginState as _};
-use crate::processes::channel;
 use crate::text;
 use crate::world::served::MapPages;
 use crate::world::{self, State};
-
-/// How often the broker looks at what a plugin has attached: CPUs that came, lost records, budgets.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// Tests that a plugin has at most.
 const MAX_TESTS: usize = 10_000;
 
 /// Bytes of the answer to [`ToWorker::Map`], at most.
 const MAPPED_BYTES: usize = 16;
+
+/// How long a worker may take to map pages.
+const MAPPING: Duration = Duration::from_secs(10);
 
 /// What a worker has answered in the end.
 pub(crate) enum Served {
@@ -43,44 +39,41 @@ pub(crate) struct Serving<'a> {
     pub(crate) socket: &'a File,
     pub(crate) functions: &'a world::Served<State>,
     pub(crate) store: &'a mut Store<State>,
+    /// Whether a call is being answered: the worker waits then, and need not look at anything.
+    pub(crate) answers: &'a AtomicBool,
 }
 
 /// Runs the plugin in its worker.
 pub(crate) fn serve(serving: &mut Serving<'_>, entry: ExportCall) -> Served {
     match exchange(serving, entry) {
         Ok(served) => served,
-        Err(error) => Served::Gone(error.to_string()),
+        Err(Broken::Trap(trap)) => Served::Ended(ended_by(&trap)),
+        Err(Broken::Io(error)) => Served::Gone(error.to_string()),
     }
 }
 
-fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> {
+fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> Result<Served, Broken> {
     let most = most_bytes(Limits::of(&entry.policy()).call_bytes);
-    send(serving.socket, &ToWorker::Enter(entry))?;
-    let mut looked = Instant::now();
+    let mut socket = PatientSocket::new(serving.socket.as_fd(), most);
+    socket.send(&ToWorker::Enter(entry), None, || serving.store.data_mut().tick())?;
     loop {
-        if let Err(trap) = wait(serving, &mut looked) {
-            return Ok(Served::Ended(ended_by(&trap)));
-        }
-        match receive(serving.socket, most)? {
+        match socket.receive(|| serving.store.data_mut().tick())? {
             FromWorker::Call(call) => {
+                serving.answers.store(true, Ordering::Relaxed);
                 let answer = match serving.functions.answer(serving.store, &call, most) {
                     Ok(answer) => ToWorker::Answer(answer),
                     Err(trap) => ToWorker::Trap(TrapReason::of(&trap)),
                 };
+                serving.answers.store(false, Ordering::Relaxed);
                 for (passed, descriptor) in serving.store.data_mut().take_passed_on()? {
-                    let message = encoded(&ToWorker::PassedOn(passed));
-                    channel::send(
-                        serving.socket.as_fd(),
-                        &message,
-                        descriptor.as_ref().map(|it| it.as_fd()),
-                    )?;
+                    let descriptor = descriptor.as_ref().map(|it| it.as_fd());
+                    let passed = ToWorker::PassedOn(passed);
+                    socket.send(&passed, descriptor, || serving.store.data_mut().tick())?;
                 }
-                send(serving.socket, &answer)?;
+                socket.send(&answer, None, || serving.store.data_mut().tick())?;
             }
             FromWorker::Tell(call) => {
-                if let Err(trap) = serving.functions.answer(serving.store, &call, most) {
-                    return Ok(Served::Ended(ended_by(&trap)));
-                }
+                serving.functions.obey(serving.store, &call, most).map_err(Broken::Trap)?;
             }
             FromWorker::Ended(end) => return Ok(Served::Ended(end.outcome())),
             FromWorker::Tests(mut names) => {
@@ -88,32 +81,8 @@ fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> io::Result<Served> 
                 return Ok(Served::Tests(names));
             }
             FromWorker::Ready(_) | FromWorker::Refused(_) | FromWorker::Mapped(_) => {
-                return Err(io::ErrorKind::InvalidData.into());
+                return Err(std::io::Error::from(std::io::ErrorKind::InvalidData).into());
             }
-        }
-    }
-}
-
-/// Waits for a message, and looks after what the plugin has attached, whether the worker is silent or not.
-///
-/// # Errors
-/// The trap that ends the plugin.
-fn wait(serving: &mut Serving<'_>, looked: &mut Instant) -> wasmtime::Result<()> {
-    loop {
-        let rest = LOOK.saturating_sub(looked.elapsed());
-        if rest.is_zero() {
-            serving.store.data_mut().tick()?;
-            *looked = Instant::now();
-            continue;
-        }
-        // Rounded up, so that the loop does not spin at the end.
-        let timeout = PollTimeout::try_from(rest + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(serving.socket.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) => {}
-            Ok(_) => return Ok(()),
-            // A worker that was killed has hung up.
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
         }
     }
 }
@@ -128,8 +97,14 @@ pub(crate) struct RemoteMemory(pub(crate) FileOfOne);
 impl MapPages for RemoteMemory {
     fn map_pages(&mut self, name: &str, bytes: usize, from: BorrowedFd<'_>) -> Option<u32> {
         let pages = ToWorker::Map(PagesToMap { name: name.to_owned(), bytes: bytes as u64 });
-        channel::send(self.0.as_fd(), &encoded(&pages), Some(from)).ok()?;
-        match receive(&*self.0, MAPPED_BYTES).ok()? {
+        let deadline = Instant::now() + MAPPING;
+        let is_late = || match Instant::now() < deadline {
+            true => Ok(()),
+            false => Err(wasmtime::Error::msg("the pages are not mapped")),
+        };
+        let mut socket = PatientSocket::new(self.0.as_fd(), MAPPED_BYTES);
+        socket.send(&pages, Some(from), is_late).ok()?;
+        match socket.receive(is_late).ok()? {
             FromWorker::Mapped(address) => address,
             // The worker then waits for an answer that is none: its plugin ends.
             _ => None,

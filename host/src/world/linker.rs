@@ -218,6 +218,9 @@ impl<T: 'static> LinkerInstance<'_, T> {
                 if self.imported.contains(&self.interface) {
                     // Boxed, here and below, so that what calls it is compiled once for all functions of one type.
                     let call: HostFunction<T, P, R> = Box::new(call);
+                    if has_no_answer(&function) {
+                        served.allow_tell(number);
+                    }
                     let call = answered(self.answers, &self.interface, function, state, call);
                     served.add(number, move |store, params| {
                         let mut answer = Vec::new();
@@ -240,8 +243,14 @@ impl<T: 'static> LinkerInstance<'_, T> {
                     })
                 }
                 Answers::Broker if has_no_answer(&function) => {
+                    let is_printed = self.interface == "console";
                     inner.func_wrap(name, move |mut store, params: P| {
-                        state(store.data_mut()).tell_broker(number, |call| params.put(call))?;
+                        let host = state(store.data_mut());
+                        // What the kernel half prints stands between what the plugin prints before and after it.
+                        if host.prints_in_order && is_printed {
+                            return Ok(wire::read::<R>(&host.ask_broker(number, |call| params.put(call))?)?);
+                        }
+                        host.tell_broker(number, |call| params.put(call))?;
                         Ok(wire::read::<R>(&[])?)
                     })
                 }
@@ -284,6 +293,9 @@ impl<T: 'static> LinkerInstance<'_, T> {
         match &mut self.to {
             InstanceDestination::Served(served) => {
                 if self.imported.contains(&self.interface) {
+                    if LET_GO.contains(&function.as_str()) {
+                        served.allow_tell(number);
+                    }
                     let drop = drop(function);
                     served.add(number, move |store, own| drop(store, wire::last(own)?).map(|()| Vec::new()));
                 }

@@ -2,7 +2,7 @@
 //!
 //! The broker runs no plugin: it has a store with the plugin's state, and no instance in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
 use wasmtime::{AsContextMut as _, Store, StoreContextMut};
@@ -37,11 +37,15 @@ type ServedFunction<T> =
     Box<dyn Fn(StoreContextMut<'_, T>, &mut Input<'_>) -> wasmtime::Result<Vec<u8>> + Send + Sync>;
 
 /// The functions that a worker may call.
-pub(crate) struct Served<T: 'static>(BTreeMap<Number, ServedFunction<T>>);
+pub(crate) struct Served<T: 'static> {
+    functions: BTreeMap<Number, ServedFunction<T>>,
+    /// Those that a worker need not wait for.
+    without_answer: BTreeSet<Number>,
+}
 
 impl<T> Default for Served<T> {
     fn default() -> Served<T> {
-        Served(BTreeMap::new())
+        Served { functions: BTreeMap::new(), without_answer: BTreeSet::new() }
     }
 }
 
@@ -54,7 +58,12 @@ impl<T: 'static> Served<T> {
         + Sync
         + 'static,
     ) {
-        self.0.insert(number, Box::new(function));
+        self.functions.insert(number, Box::new(function));
+    }
+
+    /// Lets a worker call a function without waiting for its end.
+    pub(super) fn allow_tell(&mut self, number: Number) {
+        self.without_answer.insert(number);
     }
 
     /// Adds a function that the contract does not have.
@@ -78,8 +87,20 @@ impl<T: 'static> Served<T> {
     pub(crate) fn answer(&self, store: &mut Store<T>, call: &[u8], most: usize) -> wasmtime::Result<Vec<u8>> {
         let mut call = Input::new(call, most);
         let number = Number(u32::take(&mut call)?);
-        let function = self.0.get(&number).ok_or(Malformed)?;
+        let function = self.functions.get(&number).ok_or(Malformed)?;
         function(store.as_context_mut(), &mut call)
+    }
+
+    /// Executes a call that a worker does not wait for.
+    ///
+    /// # Errors
+    /// As [`Served::answer`]; [`Malformed`] for a function that has an answer, or does more than it says at once.
+    pub(crate) fn obey(&self, store: &mut Store<T>, call: &[u8], most: usize) -> wasmtime::Result<()> {
+        let number = Number(u32::take(&mut Input::new(call, most))?);
+        if !self.without_answer.contains(&number) {
+            return Err(Malformed.into());
+        }
+        self.answer(store, call, most).map(drop)
     }
 }
 

@@ -92,6 +92,8 @@ pub struct State {
     pub(super) broker: Option<Box<dyn Broker>>,
     /// What a worker does without it.
     pub(super) direct: Direct,
+    /// In a worker: whether the kernel half prints, and its lines stand in order with those of the plugin.
+    pub(super) prints_in_order: bool,
     /// What a broker passes on to its worker.
     pub(super) waiting: Waiting,
 }
@@ -169,6 +171,7 @@ impl State {
             calls: 0,
             broker: None,
             direct: Direct::default(),
+            prints_in_order: false,
             waiting: Waiting::default(),
         }
     }
@@ -181,11 +184,17 @@ impl State {
         self
     }
 
-    /// Sets the process that answers the calls.
+    /// Sets the process that answers the calls, and whether lines of the kernel half come between.
     #[must_use]
-    pub(crate) fn asking(mut self, broker: Box<dyn Broker>) -> State {
+    pub(crate) fn asking(mut self, broker: Box<dyn Broker>, prints_in_order: bool) -> State {
         self.broker = Some(broker);
+        self.prints_in_order = prints_in_order;
         self
+    }
+
+    /// Whether the kernel half prints.
+    pub(crate) fn has_prints(&self) -> bool {
+        self.prints.is_some() || self.printer.is_some()
     }
 
     /// Sets the thread that resolves functions of processes.

@@ -8,12 +8,17 @@ use std::os::fd::AsRawFd as _;
 use std::time::Instant;
 
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit};
 
 fn main() {
     ks_host::worker::serve_taken_over_if_asked(|broker, attempt| match attempt {
         "calls" => system_calls(),
         "descriptors" => descriptors(broker),
         "memory" => memory(),
+        "limit" => {
+            let limit = getrlimit(Resource::RLIMIT_NOFILE).expect("it may ask");
+            format!("{} descriptors", limit.1)
+        }
         "computes" => loop {
             std::hint::black_box(Instant::now());
         },
@@ -202,6 +207,14 @@ fn send(broker: &File, message: &str) {
         random.to_le_bytes()[0]
     };
     let bytes = match message {
+        // As a call, but of the kind `Tell`.
+        "tells" => (0..400)
+            .flat_map(|number| {
+                let mut message = call(number, &[0; 8]);
+                message[4] = 3;
+                message
+            })
+            .collect(),
         "random" => (0..4096).map(|_| next()).collect(),
         "long" => [&u32::MAX.to_le_bytes()[..], &[0; 64]].concat(),
         "empty" => vec![0; 64],

@@ -13,6 +13,7 @@ mod examples;
 mod groups;
 mod halves;
 mod hostile;
+mod isolation;
 mod loaded;
 mod losses;
 mod many;

@@ -99,6 +99,11 @@ fn cargo_fuzz_has_each_target_of_a_reader() {
 }
 
 #[test]
+fn message() {
+    run("message");
+}
+
+#[test]
 fn root_calls() {
     run("calls");
 }
