@@ -10,6 +10,7 @@
 pub mod caller;
 pub mod command_output;
 pub mod event;
+pub mod files;
 pub mod helper;
 pub mod kfunc;
 pub mod lines;

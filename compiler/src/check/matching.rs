@@ -48,10 +48,17 @@ struct Branch {
     tail: Tail,
 }
 
+/// A pattern whose type is that of the value.
+enum CheckedPattern {
+    Of(Pattern),
+    /// The value's type has no such value.
+    Never,
+}
+
 /// An arm after its check.
 struct Checked {
     /// The pattern with its source range; none for `default`.
-    pattern: Option<(Pattern, Span)>,
+    pattern: Option<(CheckedPattern, Span)>,
     branch: Branch,
 }
 
@@ -159,7 +166,7 @@ impl Body<'_, '_> {
     }
 
     /// Checks a pattern for values of a type; `None` if it was reported.
-    fn pattern(&mut self, pattern: &ast::Expr, ty: TypeId) -> Option<Pattern> {
+    fn pattern(&mut self, pattern: &ast::Expr, ty: TypeId) -> Option<CheckedPattern> {
         if let ast::ExprKind::Name(name) = &strip(pattern).kind {
             let variable =
                 matches!(self.lookup(name), Some(Scoped::Local(_) | Scoped::Const(..) | Scoped::Program(_)));
@@ -183,11 +190,11 @@ impl Body<'_, '_> {
         let pair = (self.checker.types.kind(found.expr.ty).clone(), self.checker.types.kind(ty).clone());
         let pattern = match pair {
             (TypeKind::Str(_), TypeKind::Str(_)) => match found.expr.kind {
-                ExprKind::Bytes(bytes) => Some(Pattern::Text(bytes)),
+                ExprKind::Bytes(bytes) => Some(CheckedPattern::Of(Pattern::Text(bytes))),
                 _ => None,
             },
             (TypeKind::Bool, TypeKind::Bool) | (TypeKind::Char, TypeKind::Char) => match found.expr.kind {
-                ExprKind::Const(bits) => Some(Pattern::Const(bits)),
+                ExprKind::Const(bits) => Some(CheckedPattern::Of(Pattern::Const(bits))),
                 _ => None,
             },
             (TypeKind::Enum(one), TypeKind::Enum(other)) if one != other => None,
@@ -207,21 +214,23 @@ impl Body<'_, '_> {
         pattern
     }
 
-    fn integer_pattern(&mut self, found: &Typed, ty: TypeId) -> Option<Pattern> {
+    fn integer_pattern(&mut self, found: &Typed, ty: TypeId) -> Option<CheckedPattern> {
         let int = self.checker.types.scalar(ty)?;
         let (bits, same) = found.bits_in(int, &self.checker.types)?;
         if !same {
             let value = found.number(&self.checker.types)?;
             let text = format!("`{}` never has the value {value}", self.type_name(ty));
             self.report(Diagnostic::warning(706, found.expr.span, text).label("this arm is never reached"));
+            return Some(CheckedPattern::Never);
         }
-        Some(Pattern::Const(bits))
+        Some(CheckedPattern::Of(Pattern::Const(bits)))
     }
 
     /// Reports arms that are never reached, and values that no arm matches.
     fn check_arms(&mut self, arms: &[Checked], written: &[ast::Arm], ty: TypeId, matched: Span) {
         let mut seen: Vec<(&Pattern, Span)> = Vec::new();
         for (pattern, span) in arms.iter().filter_map(|arm| arm.pattern.as_ref()) {
+            let CheckedPattern::Of(pattern) = pattern else { continue };
             if let Some((_, first)) = seen.iter().find(|(one, _)| *one == pattern) {
                 let first = *first;
                 self.report(
@@ -399,7 +408,9 @@ impl Body<'_, '_> {
         for arm in arms {
             let body = self.arm_body(arm.branch, ty);
             match arm.pattern {
-                Some((pattern, span)) => result.arms.push(Arm { pattern, body, span }),
+                Some((CheckedPattern::Of(pattern), span)) => result.arms.push(Arm { pattern, body, span }),
+                // Cut to the type, the pattern would match another value.
+                Some((CheckedPattern::Never, _)) => {}
                 None => result.otherwise = result.otherwise.or(Some(body)),
             }
         }

@@ -108,6 +108,8 @@ pub(super) fn stray(span: Span, bytes: &[u8]) -> Diagnostic {
         Some(one) if one.meant.trim_ascii().is_empty() => format!("U+{number:04X} ({})", one.name),
         Some(one) => format!("`{known}`, U+{number:04X} ({})", one.name),
         None if known.is_control() => format!("U+{number:04X}, a control character"),
+        // It may look like a letter that has a meaning.
+        None if !known.is_ascii() => format!("`{printable}`, U+{number:04X}"),
         None => format!("`{printable}`"),
     };
     let error = Diagnostic::error(101, span, format!("this character has no meaning here: {what}"));

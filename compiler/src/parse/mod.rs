@@ -218,8 +218,9 @@ impl Parser<'_> {
 
     fn string_bytes(&self, span: Span) -> Vec<u8> {
         let quoted = &self.text[span.range()];
+        let text = quoted.get(1..).unwrap_or_default();
         // An unclosed literal has no second quote.
-        literal::unescape(quoted.get(1..quoted.len() - 1).unwrap_or_default()).bytes
+        literal::unescape(text.strip_suffix(b"\"").unwrap_or(text)).bytes
     }
 
     /// Parses an integer literal that may have a minus.

@@ -273,6 +273,11 @@ impl FnCx<'_, '_> {
                 let to = self.part_addr(whole, Some(part));
                 self.copy(to, from, bytes);
                 self.map_store(map, key, whole, "exist", span);
+                if map.is_array(self.cx.hir) {
+                    // No such index: the kernel refuses it, and that is reported.
+                    self.code.else_();
+                    self.map_store(map, key, whole, "exist", span);
+                }
                 self.code.end();
             }
         }

@@ -11,11 +11,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{self, Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -42,6 +42,8 @@ pub struct Command {
     pid: Pid,
     /// The pipe that releases the exec; none once it is released.
     gate: Option<OwnedFd>,
+    /// Whether it was released: a process that was not ends without an exec.
+    released: Arc<AtomicBool>,
     /// Receives the result of the exec.
     started: Receiver<io::Result<()>>,
     ended: Arc<Mutex<bool>>,
@@ -64,6 +66,8 @@ impl Command {
         let (sender, started) = mpsc::channel();
         let ended = Arc::new(Mutex::new(false));
         let has_ended = Arc::clone(&ended);
+        let released = Arc::new(AtomicBool::new(false));
+        let was_released = Arc::clone(&released);
         // `spawn` returns when the exec has succeeded or failed. This thread is also the only one that waits
         // for the child.
         thread::Builder::new().name("command".into()).spawn(move || {
@@ -71,6 +75,10 @@ impl Command {
             // Closes this process's ends of the pipes.
             drop(command);
             match child {
+                Ok(mut child) if !was_released.load(Ordering::Relaxed) => {
+                    // It ends at once, and nobody waits for its result.
+                    let _ = child.wait();
+                }
                 Ok(child) => {
                     // The receiver is gone if the plugin has ended.
                     let _ = sender.send(Ok(()));
@@ -88,16 +96,15 @@ impl Command {
                     command_line: command_line.to_vec(),
                     pid,
                     gate: Some(gate_writer),
+                    released,
                     started,
                     ended,
                 })
             }
             Err(error) => {
-                // Closing the pipe releases a waiting process without an exec; it ends with ECANCELED.
+                // Closing the pipe ends a process that waits.
                 drop(gate_writer);
-                let spawned = started.recv().ok().and_then(Result::err);
-                let reason = spawned.filter(|reason| reason.raw_os_error() != Some(Errno::ECANCELED as i32));
-                Err(reason.unwrap_or(error))
+                Err(started.recv().ok().and_then(Result::err).unwrap_or(error))
             }
         }
     }
@@ -113,6 +120,7 @@ impl Command {
     /// Of execve(2), for example that there is no such program.
     pub fn release(&mut self) -> io::Result<bool> {
         let Some(gate) = self.gate.take() else { return Ok(false) };
+        self.released.store(true, Ordering::Relaxed);
         write(gate, &[1])?;
         let started = self.started.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         started.map(|()| true)

@@ -12,8 +12,9 @@ use std::process::Command;
 use nix::libc;
 
 /// Makes the child write its process id (a native-endian i32) to `tell` and wait for a byte from `gate`
-/// before its exec. If the other end of `gate` is closed without one, the child ends. `parents_end` is that
-/// other end, which the child must close.
+/// before its exec. If the other end of `gate` is closed without one, the child ends: its parent may be gone, and then an
+/// error that it returned to the standard library would abort it with a message. `parents_end` is that other end, which the
+/// child must close.
 pub(super) fn wait_before_exec(
     command: &mut Command,
     pid_pipe: OwnedFd,
@@ -22,10 +23,10 @@ pub(super) fn wait_before_exec(
 ) {
     let parents_end = parents_end.as_raw_fd();
     let wait = move || {
-        // SAFETY: getpid, close, write and read are async-signal-safe; nothing is allocated. The descriptors
+        // SAFETY: getpid, close, write, read and _exit are async-signal-safe; nothing is allocated. The descriptors
         // are those of the parent at the fork, and the child uses `parents_end` for nothing else. The buffers
         // live on this stack frame.
-        let answer = unsafe {
+        unsafe {
             libc::close(parents_end);
             let pid = libc::getpid().to_ne_bytes();
             if libc::write(pid_pipe.as_raw_fd(), pid.as_ptr().cast(), pid.len()) != 4 {
@@ -33,13 +34,13 @@ pub(super) fn wait_before_exec(
             }
             let mut byte = 0_u8;
             loop {
-                let answer = libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1);
-                if answer >= 0 || *libc::__errno_location() != libc::EINTR {
-                    break answer;
+                match libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) {
+                    1 => return Ok(()),
+                    -1 if *libc::__errno_location() == libc::EINTR => {}
+                    _ => libc::_exit(0),
                 }
             }
-        };
-        if answer == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECANCELED)) }
+        }
     };
     // SAFETY: the closure only does what a child of a multi-threaded process may do, see above.
     unsafe { command.pre_exec(wait) };

@@ -197,3 +197,31 @@ fn root_events_are_assigned_to_options_in_maps_and_shared_variables() {
     let outcome = run_script("described", script, NO_ARGUMENTS);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1\n"), "{}", outcome.stderr);
 }
+
+/// As a write to a whole element.
+#[test]
+fn root_a_write_to_a_part_beyond_the_end_of_an_array_is_reported() {
+    let script = "struct Pair { x: u32, y: u64 }\nvar pairs : array<u32, Pair>(4)\nfn main() -> i32 {\n    \
+                  var i: u32 = 9\n    if (stopping()) { i = 3 }\n    pairs[i].y += 7\n    pairs[i].y = 7\n    \
+                  pairs[i] = Pair { x: 1, y: 2 }\n    pairs[3].y = 8\n    print(\"{} {}\", pairs[3].y, pairs[i].y)\n    \
+                  return 0\n}\n";
+    let outcome = run_script("beyond", script, NO_ARGUMENTS);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "8 0\n"), "{}", outcome.stderr);
+    for line in [6, 7, 8] {
+        let text = format!("beyond.ks:{line}: cannot update the map `pairs`");
+        assert!(outcome.stderr.contains(&text), "{}", outcome.stderr);
+    }
+    assert_eq!(outcome.stderr.matches("E2BIG").count(), 3, "{}", outcome.stderr);
+}
+
+/// The process of the command waits for a plugin that never lets it run, and whose host is gone before it knows.
+#[test]
+fn root_a_command_that_never_ran_ends_without_a_word() {
+    let folder = Folder::new();
+    let plugin = folder.write("now.wasm", compile("now", "fn main() -> i32 {\n    return 1\n}\n").plugin);
+    for _ in 0..20 {
+        let outcome = finish(allowed().arg(&plugin).args(["--exec", "true"]));
+        let said = "now.wasm: `true` was not run: the plugin ended without waiting (`sleep`, `dispatch`)\n";
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (1, said));
+    }
+}

@@ -318,3 +318,26 @@ fn a_script_without_main_says_that_nothing_runs() {
         );
     }
 }
+
+/// They are read until they are too long, and not until the memory of the machine ends.
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = Folder::new();
+    let script = folder.write("one.ks", "fn main() -> i32 {\n    return 0\n}\n");
+    let script = script.to_str().expect("text");
+    let lines: [(&str, &[&str]); 6] = [
+        ("ks", &["fmt", "/dev/full"]),
+        ("ks", &["check", "/dev/zero"]),
+        ("ks", &["build", "/dev/zero"]),
+        ("ks", &["share", "/dev/zero"]),
+        ("ks-host", &["--policy", "/dev/zero", script]),
+        ("ks-host", &["--event-table", "/dev/zero", script]),
+    ];
+    for (name, arguments) in lines {
+        let outcome = finish(command(name).args(arguments));
+        assert!(
+            outcome.code != 0 && outcome.stderr.contains("it has more than"),
+            "{arguments:?}: {outcome:#?}"
+        );
+    }
+}

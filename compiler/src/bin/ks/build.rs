@@ -11,7 +11,7 @@ use ks_compiler::{ast, hir, plugin};
 use ks_wit::command_output::{shown, write_stdout};
 use ks_wit::section::Arch;
 
-use crate::files::{ScriptArgs, is_standard_output, write_output};
+use crate::files::{MOST_PLUGIN_BYTES, ScriptArgs, is_standard_output, write_output};
 use crate::report;
 use crate::target::TargetArgs;
 
@@ -207,7 +207,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => write_output(&output, &built.plugin)?,
         Some(file) => {
             let displayed = shown(file);
-            let component = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;
+            let component = ks_wit::files::read(file, MOST_PLUGIN_BYTES)
+                .with_context(|| format!("cannot read {displayed}"))?;
             let plugin = plugin::assemble_around(component, &built.records(), &built.manifest);
             write_output(&output, &plugin.with_context(|| format!("cannot use {displayed}"))?)?;
         }

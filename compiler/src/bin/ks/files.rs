@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Options, Parsed};
-use ks_compiler::source::Disk;
+use ks_compiler::source::{Disk, MAX_FILE_BYTES};
 use ks_wit::command_output::{shown, write_stdout};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
@@ -69,6 +69,9 @@ impl ScriptArgs {
     }
 }
 
+/// Bytes of a component, or of a file with types of a kernel.
+pub const MOST_PLUGIN_BYTES: u64 = 256 << 20;
+
 impl ScriptOptions {
     /// Whether the `@test` functions are compiled.
     pub fn is_test(&self) -> bool {
@@ -77,7 +80,8 @@ impl ScriptOptions {
 
     /// Reads and parses a script.
     pub fn parse(&self, file: &Path) -> Result<Parsed> {
-        let text = std::fs::read(file).with_context(|| format!("cannot read {}", shown(file)))?;
+        let text = ks_wit::files::read(file, MAX_FILE_BYTES as u64)
+            .with_context(|| format!("cannot read {}", shown(file)))?;
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         let options = Options {
             strict_011: self.strict_011,
@@ -139,7 +143,8 @@ impl KernelArgs {
 }
 
 fn from_file(file: &Path) -> Result<KernelTypes> {
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", shown(file)))?;
+    let bytes = ks_wit::files::read(file, MOST_PLUGIN_BYTES)
+        .with_context(|| format!("cannot read {}", shown(file)))?;
     KernelTypes::from_btf(bytes).with_context(|| format!("{} cannot be used as BTF", shown(file)))
 }
 

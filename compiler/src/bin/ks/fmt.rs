@@ -1,12 +1,11 @@
 //! `ks fmt`: formats scripts.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ks_compiler::diag::Diagnostics;
-use ks_compiler::source::SourceMap;
+use ks_compiler::source::{MAX_FILE_BYTES, SourceMap};
 use ks_compiler::{fmt, lex, parse};
 use ks_wit::command_output::{shown, write_lines, write_stdout};
 
@@ -37,7 +36,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn run_one(file: &Path, args: &Args) -> Result<bool> {
     let stdin = file.as_os_str() == "-";
     let name = if stdin { "<stdin>".to_owned() } else { file.display().to_string() };
-    let text = if stdin { read_stdin() } else { std::fs::read(file) };
+    let text = if stdin { read_stdin() } else { ks_wit::files::read(file, MAX_FILE_BYTES as u64) };
     let text = text.with_context(|| format!("cannot read {}", shown(&name)))?;
     let Some(formatted) = formatted(&name, &text, &args.report)? else { return Ok(false) };
     let changed = formatted != text;
@@ -56,9 +55,7 @@ fn run_one(file: &Path, args: &Args) -> Result<bool> {
 }
 
 fn read_stdin() -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut text)?;
-    Ok(text)
+    ks_wit::files::read_all(std::io::stdin().lock(), MAX_FILE_BYTES as u64)
 }
 
 /// Returns the formatted text; none if it has errors, which are printed.

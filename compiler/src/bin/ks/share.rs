@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use ks_compiler::plugin::share::{self, ShareError};
 use ks_wit::command_output::shown;
 
-use crate::files::write_output;
+use crate::files::{MOST_PLUGIN_BYTES, write_output};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -24,7 +24,8 @@ pub struct Args {
 /// Adds the memory to the plugin. A plugin that has one stays unchanged.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (file, displayed) = (&args.file, shown(&args.file));
-    let plugin = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;
+    let plugin =
+        ks_wit::files::read(file, MOST_PLUGIN_BYTES).with_context(|| format!("cannot read {displayed}"))?;
     let shared = match share::share(&plugin, u64::from(args.mib) << 20) {
         Ok(shared) => shared,
         Err(ShareError::Shared) => plugin,

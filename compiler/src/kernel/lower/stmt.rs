@@ -9,7 +9,7 @@ use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     self, Expr, ExprKind, FuncId, GlobalId, Hir, LocalId, Lvalue, LvalueKind, MapIteration, Stmt, StmtKind,
 };
-use crate::types::IntType;
+use crate::types::{IntType, TypeKind};
 
 /// The change that `lvalue op= value` makes, with the value evaluated.
 #[derive(Clone, Copy)]
@@ -375,6 +375,8 @@ impl Lowerer<'_> {
                 self.call_value(callee, args, Sink::Nothing, expr.span)?;
             }
             ExprKind::Match(one) => self.matched(one, expr.ty, Sink::Nothing, expr.span)?,
+            // `null` alone has a type of its own, and does nothing.
+            _ if matches!(self.hir.types.kind(expr.ty), TypeKind::Null) => {}
             _ if self.is_pointer(expr.ty) => {
                 self.pointer_value(expr)?;
             }

@@ -45,6 +45,11 @@ impl Table {
         matches!(self, Table::Map(id) if hir.maps[id].kind.is_per_cpu())
     }
 
+    /// Returns whether every index below the size has an element, which is never created.
+    pub fn is_array(self, hir: &Hir) -> bool {
+        matches!(self, Table::Map(id) if hir.maps[id].kind.is_array())
+    }
+
     /// Returns the size of a key in bytes, in the kernel.
     pub fn key_size(self, hir: &Hir) -> u32 {
         match self {

@@ -1,11 +1,13 @@
 //! `--policy`, `--allow` and `--limit`: the rights of plugins.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 use ks_host::policy::{Limit, Policy};
 use ks_wit::command_output::shown;
+
+/// Bytes of a policy file.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// Returns the help text of `--limit`, with the names of all limits. `subject` is what they apply to.
 pub(crate) fn limit_help(subject: &str) -> String {
@@ -28,7 +30,8 @@ pub(crate) fn of(
     let mut policy = match file {
         None => otherwise,
         Some(file) => {
-            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", shown(file)))?;
+            let text = ks_wit::files::read_text(file, MOST_BYTES)
+                .with_context(|| format!("cannot read {}", shown(file)))?;
             Policy::from_toml(&text).with_context(|| format!("cannot use the policy {}", shown(file)))?
         }
     };

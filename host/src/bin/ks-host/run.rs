@@ -1,7 +1,6 @@
 //! `ks-host [run] PLUGIN..`: runs plugins in the foreground, each on a thread of its own.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -233,11 +232,15 @@ fn output_to(file: &Path) -> anyhow::Result<Writer> {
     opened.map(Writer::new).with_context(|| format!("--output: cannot write {}", shown(file)))
 }
 
+/// Bytes of a table of events: those of the kernel's tree have hundreds of kilobytes.
+const MOST_TABLE_BYTES: u64 = 64 << 20;
+
 /// Returns the catalog of this machine's events and those of the tables.
 pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
     let mut table = EventTable::default();
     for file in tables {
-        let json = fs::read_to_string(file).with_context(|| format!("cannot read {}", shown(file)))?;
+        let json = ks_wit::files::read_text(file, MOST_TABLE_BYTES)
+            .with_context(|| format!("cannot read {}", shown(file)))?;
         table.add(&json).with_context(|| format!("cannot use {}", shown(file)))?;
     }
     Ok(Catalog::new(Sysfs::default(), table))

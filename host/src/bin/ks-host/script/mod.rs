@@ -72,7 +72,8 @@ enum CompileOutcome {
 /// Compiles a script to the bytes of a plugin: in a process without rights if plugins run in processes. Errors and
 /// warnings of the script are shown on standard error.
 pub(crate) fn compile(script: &Path, entry: EntryPoint, isolation: Isolation) -> anyhow::Result<Vec<u8>> {
-    let text = std::fs::read(script).with_context(|| format!("cannot read {}", shown(script)))?;
+    let text = ks_wit::files::read(script, MAX_FILE_BYTES as u64)
+        .with_context(|| format!("cannot read {}", shown(script)))?;
     let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     ensure!(!project.is_empty(), "{} has no name that is text", shown(script));
     let request = Request {
