@@ -23,6 +23,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
 use crate::confine::{self, ReaderFiles};
+use crate::processes;
 use crate::text::indented;
 
 /// The user id `nobody`. Source: include/linux/highuid.h, `DEFAULT_OVERFLOWUID`, v6.18.
@@ -135,6 +136,14 @@ fn exchange(child: &mut Child, input: Vec<u8>, bounds: Bounds) -> Option<Vec<u8>
     };
     thread::Builder::new().name("apart".into()).spawn(talk).ok()?;
     answer.recv_timeout(bounds.time).ok()
+}
+
+/// Prepares this process for having children, whatever its parent has set: `main` calls it first.
+///
+/// # Errors
+/// Of sigaction(2).
+pub fn expect_children() -> io::Result<()> {
+    Ok(processes::sys::keep_ended_children()?)
 }
 
 /// Describes how a process ended.

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 /// Receives bytes, and at most one descriptor; further descriptors are closed.
@@ -35,6 +36,15 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize
 pub(crate) fn close_others() -> Result<(), Errno> {
     // SAFETY: no value of this process owns a descriptor above 2: it has just begun.
     Errno::result(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) }).map(drop)
+}
+
+/// Has ended children of this process wait for it, also if its parent ignores SIGCHLD, which is inherited: the kernel would
+/// reap them itself, and their numbers could denote other processes.
+///
+/// Source: wait(2), "NOTES".
+pub(crate) fn keep_ended_children() -> Result<(), Errno> {
+    // SAFETY: the default action runs no code of this process.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map(drop)
 }
 
 /// Makes this process die with the thread that started it, untraceable, and without core files.

@@ -205,3 +205,19 @@ fn root_a_process_that_compiles_a_script_has_no_rights() {
     assert!(compiler.wait().expect("it is ours").success());
     assert!(answer.windows(8).any(|bytes| bytes == b"\0asm\x0d\0\x01\0"), "it has made a component");
 }
+
+/// A parent that ignores SIGCHLD passes that on.
+#[test]
+fn children_are_waited_for_whatever_the_parent_ignores() {
+    let folder = Folder::new();
+    folder.write("one.ks", "fn main() -> i32 {\n    return 3\n}\n");
+    for isolation in ["thread", "process"] {
+        let line = format!(
+            "trap '' CHLD; exec {} --no-cache --isolation {isolation} one.ks",
+            ks_tests::binary("ks-host").display()
+        );
+        let outcome =
+            finish(std::process::Command::new("sh").current_dir(folder.path("")).args(["-c", &line]));
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (3, ""), "{isolation}");
+    }
+}

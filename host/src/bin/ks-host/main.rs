@@ -149,6 +149,8 @@ enum Command {
 fn main() -> ExitCode {
     ks_host::naming::serve_if_asked();
     ks_host::worker::serve_if_asked();
+    // It only fails for signals that do not exist.
+    let _ = ks_host::apart::expect_children();
     defect::report_panics();
     ExitCode::from(defect::contain(answer))
 }
