@@ -207,12 +207,12 @@ fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diag
                 "older kernels run it by bpf_loop, which it cannot be called by: {}",
                 kept.reason()
             ))
-            .help("give the loop a small constant range, or compile for a newer kernel"),
-        None => Diagnostic::error(1005, inst.span, headline("a loop of this length", LOOP_SINCE))
+            .help("give the loop a small constant range and no loop inside, or compile for a newer kernel"),
+        None => Diagnostic::error(1005, inst.span, headline("this loop", LOOP_SINCE))
             .note(
                 "the verifier of older kernels follows every iteration, and has neither bpf_loop nor \
                  iterators",
             )
-            .help("give the loop a small constant range, or compile for a newer kernel"),
+            .help("give the loop a small constant range and no loop inside, or compile for a newer kernel"),
     })
 }

@@ -21,7 +21,7 @@ const IN_ORDER: &str = include_str!("scripts/isolation_in_order.ks");
 #[test]
 fn root_lines_of_both_halves_stand_in_order() {
     let expected: String =
-        (0..100).map(|turn| format!("before {turn}\nin the kernel\nafter {turn}\n")).collect();
+        (0..100).map(|iteration| format!("before {iteration}\nin the kernel\nafter {iteration}\n")).collect();
     for outcome in in_both_forms("ksord", IN_ORDER, &[]) {
         assert_eq!(outcome.stdout, expected);
     }
@@ -88,7 +88,7 @@ fn root_a_worker_has_the_stack_of_a_thread() {
     }
 }
 
-/// A worker that is asked about an event of its own is told so.
+/// The own thread is 0 in them.
 #[test]
 fn root_errors_name_the_own_thread_alike() {
     let script = "fn main() -> i32 {
