@@ -54,6 +54,11 @@ fn threads() -> u32 {
     u32::try_from(cpus).unwrap_or(MAX_THREADS).min(MAX_THREADS)
 }
 
+/// Ends the compiling process, which has no memory for the stacks of its threads: like one that has none for the code.
+fn end_without_threads() -> ! {
+    std::process::exit(1)
+}
+
 /// Runs the compiling process: reads a component, compiles it, and sends the code. `arguments` follow
 /// [`SUBCOMMAND`] on the command line.
 ///
@@ -63,14 +68,14 @@ pub fn serve(arguments: &[OsString]) -> io::Result<()> {
     apart::serve(arguments, MAX_PLUGIN_BYTES, ReaderFiles::Nothing, |component| {
         // wasmtime takes this pool, and panics if it cannot start one.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads() as usize).build_global();
-        pool.map_err(|error| format!("cannot start the threads that compile it: {error}"))?;
+        pool.unwrap_or_else(|_| end_without_threads());
         let compile = move || -> Result<Vec<u8>, String> {
             let engine = Engine::of_compiler().map_err(|error| error.to_string())?;
             let compiled = engine.inner().precompile_component(&component);
             compiled.map_err(|error| format!("the component is not valid: {}", engine_words(&error)))
         };
         let compiler = thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
-        let compiled = compiler.spawn(compile).map_err(|error| format!("cannot start a thread: {error}"))?;
+        let compiled = compiler.spawn(compile).unwrap_or_else(|_| end_without_threads());
         let panicked = |_| Err("the compiler of the component has a defect: it panicked".to_owned());
         compiled.join().unwrap_or_else(panicked)
     })

@@ -2,17 +2,21 @@
 //!
 //! ```text
 //! the broker: policy, object, events, links, output            a worker for each run
-//!   PreparedPlugin -- Start, the code in memory --> child: loads, links, drops its rights
+//!   WorkerProgram: a process that waits -- Start, the code in memory --> child: drops its rights, loads, links
 //!        <- Ready: what it imports ---------------/
 //!   serve (the plugin's thread) -- Enter --------> the instance: run, a test
 //!        <- Call: a function's number and arguments
+//!        -- PassedOn: events and maps that it may use itself
 //!        -- Answer, or the trap that ends it ---->
+//!        <- Tell: a call without an answer
 //!        <- Ended: the outcome
 //! ```
 //!
-//! Every call of the plugin is a message, and the broker answers it as it would answer the plugin in its own
-//! process: a worker that was taken over can ask for nothing that the plugin could not ask for. The broker
-//! loads no compiled code and maps no memory of a plugin. Messages are made from the contract (`world::wire`).
+//! Every call of the plugin is a message, or uses a descriptor that the broker has passed on (`world::direct`), and the
+//! broker answers it as it would answer the plugin in its own process: a worker that was taken over can ask for nothing
+//! that the plugin could not ask for. The broker loads no compiled code and maps no memory of a plugin. Messages are made
+//! from the contract (`world::wire`), and whatever a worker sends, or does not, the broker goes on looking after what the
+//! plugin has attached (`patience`).
 //!
 //! The broker interrupts a computing worker by a signal; a worker has one thread and no timer.
 

@@ -56,7 +56,12 @@ impl Guests {
             assert_eq!(outcome.code, 0, "{language}: {command}: {outcome:#?}");
         }
         let run = run.replace("ks-host ", LIMITED);
+        // A CPU that one process computes on for seconds switches to nothing: this one wakes up on it.
+        let mut wakes = Command::new("taskset");
+        let wakes = wakes.args(["-c", "0", "sh", "-c", "for i in $(seq 1000); do sleep 0.01; done"]).spawn();
+        let mut wakes = wakes.expect("taskset and sh are there");
         let real = self.shell(language, &run, tools);
+        let _ = wakes.kill().and_then(|()| wakes.wait());
         assert_eq!(real.code, 124, "{language}: {real:#?}");
         let counts = real.numbers("1");
         assert!(counts.len() == 6 && counts[1] > 0 && counts[2] >= 0, "{language}: {real:#?}");
