@@ -33,8 +33,8 @@ pub fn is_alone(function: &str) -> bool {
     let binary = std::env::current_exe().expect("a test knows its own path");
     let mut command = Command::new(binary);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(NAME, test);
-    // The C library gives threads that run at the same time a pool of memory each, megabytes at a time: which run first has
-    // them all depends on the machine, and looks like memory that grows.
+    // The C library makes a pool of memory, megabytes large, for each thread that runs beside another: in which run all of
+    // them exist depends on the machine, and looks like memory that grows.
     command.env("MALLOC_ARENA_MAX", "1");
     let outcome = finish_within(&mut command, LIMIT);
     print!("{}", outcome.stdout);

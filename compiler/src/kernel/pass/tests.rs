@@ -19,7 +19,8 @@ fn span() -> Span {
     Span { file, start: 0, end: 1 }
 }
 
-fn builder() -> Builder {
+/// A function without parameters that returns 64 bits.
+pub(super) fn builder() -> Builder {
     Builder::new(MirFunction {
         id: FuncId::new(0),
         name: "t".into(),

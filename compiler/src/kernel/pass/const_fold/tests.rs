@@ -1,11 +1,10 @@
 //! Every rule, where it applies and where it must not; numbers compared with arithmetic of 128 bits.
 
 use super::*;
-use crate::hir::{FuncId, GlobalId};
+use crate::hir::GlobalId;
 use crate::index::Id as _;
 use crate::kernel::mir::Origin;
 use crate::kernel::mir::builder::Builder;
-use crate::source::{SourceMap, Span};
 
 const ALL: [BinaryOp; 13] = [
     BinaryOp::Add,
@@ -159,23 +158,7 @@ enum Returned {
 /// Builds a function that returns one expression, runs the pass, and returns what it returns then. Says whether the
 /// pass reports a change.
 fn folded_with(build: impl FnOnce(&mut Builder, Params) -> Value) -> (Returned, Params, bool) {
-    let mut sources = SourceMap::default();
-    let file = sources.add("t.ks", "x").expect("short");
-    let mut builder = Builder::new(MirFunction {
-        id: FuncId::new(0),
-        name: "f".into(),
-        span: Span { file, start: 0, end: 1 },
-        is_program: false,
-        is_called: true,
-        returns_bool: false,
-        context: None,
-        params: Vec::new(),
-        ret: Type::I64,
-        values: IndexVec::new(),
-        blocks: IndexVec::new(),
-        slots: IndexVec::new(),
-        slot_bytes: 0,
-    });
+    let mut builder = super::super::tests::builder();
     let entry = builder.entry();
     let [a, b] = [Type::I64, Type::I64].map(|ty| builder.param(entry, ty));
     let m = builder.param(entry, Type::I32);

@@ -4,7 +4,7 @@ pub(crate) mod process;
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
@@ -12,7 +12,7 @@ use ks_compiler::diag::render::{self, Style};
 use ks_compiler::diag::{Diagnostic, Severity};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Options, Target};
-use ks_compiler::source::{Files, MAX_FILE_BYTES};
+use ks_compiler::source::{Disk, Files, MAX_FILE_BYTES};
 use ks_wit::command_output::shown;
 use ks_wit::section::Arch;
 
@@ -82,7 +82,7 @@ pub(crate) fn compile(script: &Path, entry: EntryPoint, isolation: Isolation) ->
         tests: entry == EntryPoint::Tests,
         coloured: !output::is_json() && is_coloured(),
     };
-    let files = ScriptFolder { folder: script.parent().unwrap_or(Path::new("")).to_owned() };
+    let files = Disk { folder: script.parent().unwrap_or(Path::new("")).to_owned() };
     let (compiled, plugin) = match isolation {
         Isolation::Thread => built(&request, &text, Arc::new(files), KernelFiles::open()),
         Isolation::Process => process::compiled(&request, &text, &files)
@@ -150,22 +150,6 @@ impl KernelFiles {
             lists.find(|list| !list.is_empty())
         };
         KernelTypes::fetched(types).with_events(events)
-    }
-}
-
-/// The folder of a script: modules and headers are looked up by their paths relative to it.
-#[derive(Debug)]
-struct ScriptFolder {
-    folder: PathBuf,
-}
-
-impl Files for ScriptFolder {
-    fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let path = self.folder.join(path);
-        let small = std::fs::metadata(&path)
-            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
-        // An unreadable file counts as missing: the diagnostic points to the line that names it.
-        small.then(|| std::fs::read(path).ok()).flatten()
     }
 }
 

@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use ks_compiler::source::{Files, MAX_FILE_BYTES};
+use ks_compiler::source::{Disk, Files, MAX_FILE_BYTES};
 use ks_host::apart::{self, Apart, Bounds};
 use ks_host::confine::ReaderFiles;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Compiled, KernelFiles, Request, ScriptFolder, built};
+use super::{Compiled, KernelFiles, Request, built};
 use crate::apart::SELF;
 
 /// First argument of a process that compiles a script.
@@ -52,11 +52,7 @@ enum Answer {
 ///
 /// # Errors
 /// Of the process; for a script of too many files.
-pub(super) fn compiled(
-    request: &Request,
-    text: &[u8],
-    folder: &ScriptFolder,
-) -> anyhow::Result<(Compiled, Vec<u8>)> {
+pub(super) fn compiled(request: &Request, text: &[u8], folder: &Disk) -> anyhow::Result<(Compiled, Vec<u8>)> {
     let mut files: BTreeMap<String, Option<Vec<u8>>> = BTreeMap::new();
     loop {
         let sizes = files.iter().map(|(path, file)| (path.clone(), file.as_ref().map(Vec::len))).collect();
