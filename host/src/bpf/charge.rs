@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
-use libbpf_rs::MapCore as _;
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::error::BpfError;
+use super::loader::LoadedMap;
 use super::map::{MapShape, possible_cpus};
 use crate::policy::Admitted;
 
@@ -15,12 +15,12 @@ use crate::policy::Admitted;
 ///
 /// # Errors
 /// [`BpfError::OverLimits`].
-pub(super) fn check(object: &libbpf_rs::Object, admitted: &Admitted) -> Result<(), BpfError> {
+pub(super) fn check(maps: &[LoadedMap], admitted: &Admitted) -> Result<(), BpfError> {
     let cpus = possible_cpus()?;
     let charge = |name: &str| {
-        let map = object.maps().find(|map| map.name() == name)?;
-        let bytes = memlock(map.as_fd())?;
-        (bytes != footprint(MapShape::of(&map), cpus as u64)).then_some(bytes)
+        let map = maps.iter().find(|map| map.facts.name == name)?;
+        let bytes = memlock(map.descriptor.as_fd())?;
+        (bytes != footprint(map.facts.shape, cpus as u64)).then_some(bytes)
     };
     admitted.check_charges(cpus, charge).map_err(BpfError::OverLimits)
 }

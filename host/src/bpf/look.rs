@@ -10,29 +10,32 @@ use ks_compiler::object::Object as Model;
 use ks_compiler::object::btf::{BtfKind, SplitBtf, Type, TypeId};
 use ks_compiler::object::look::{Descriptors, KsymUse, ResolvedKsyms, SlotBytes, last_look};
 use ks_compiler::object::model::{Ksym, KsymKind, ProgramId};
-use libbpf_rs::OpenObject;
 
 use super::kernel_types;
+use super::loader::{Prepared, PreparedModule};
 use super::object::is_section_map;
-use super::sys;
 
 /// Checks that the instructions of a prepared object are those of the model, and that they refer to the
 /// kernel symbols that the model names.
 ///
 /// # Errors
 /// The first difference, as text.
-pub(super) fn look(open: &OpenObject, model: &Model) -> Result<(), String> {
-    look_at(&programs(open, model)?, model, &descriptors(open, model), &KernelNames::default())
+pub(super) fn look(prepared: &Prepared, model: &Model) -> Result<(), String> {
+    let names = KernelNames::default();
+    look_at(&programs(prepared, model)?, model, &descriptors(prepared, model), (&prepared.modules, &names))
 }
 
-fn programs(open: &OpenObject, model: &Model) -> Result<Vec<(ProgramId, Vec<SlotBytes>)>, String> {
-    let loaded = open.progs().filter(|program| program.autoload());
-    let known = loaded.map(|program| {
-        let name = program.name().to_string_lossy();
-        let Some((id, _)) = model.program(&name) else {
+fn programs(prepared: &Prepared, model: &Model) -> Result<Vec<(ProgramId, Vec<SlotBytes>)>, String> {
+    let known = prepared.programs.iter().map(|program| {
+        let name = &program.name;
+        let Some((id, _)) = model.program(name) else {
             return Err(format!("the loader has a program `{name}`, and the object has none"));
         };
-        Ok((id, program.insns().iter().map(slot).collect()))
+        let (slots, rest) = program.code.as_chunks();
+        match rest {
+            [] => Ok((id, slots.to_vec())),
+            _ => Err(format!("the loader has half an instruction in program `{name}`")),
+        }
     });
     known.collect()
 }
@@ -41,34 +44,25 @@ fn look_at(
     programs: &[(ProgramId, Vec<SlotBytes>)],
     model: &Model,
     descriptors: &Descriptors,
-    names: &KernelNames,
+    (modules, names): (&[PreparedModule], &KernelNames),
 ) -> Result<(), String> {
     let mut found = ResolvedKsyms::default();
     for (id, slots) in programs {
         last_look(model, *id, slots, descriptors, &mut found).map_err(|error| error.to_string())?;
     }
-    names.check_types(model, &found)?;
+    names.check_types(model, modules, &found)?;
     names.check_addresses(model, &found)
 }
 
-fn slot(insn: &libbpf_sys::bpf_insn) -> SlotBytes {
-    let [o0, o1] = insn.off.to_le_bytes();
-    let [c0, c1, c2, c3] = insn.imm.to_le_bytes();
-    [insn.code, insn.src_reg() << 4 | insn.dst_reg(), o0, o1, c0, c1, c2, c3]
-}
-
-fn descriptors(open: &OpenObject, model: &Model) -> Descriptors {
-    let created: BTreeMap<Vec<u8>, Option<i32>> =
-        open.maps().map(|map| (map.name().as_encoded_bytes().to_vec(), sys::map_descriptor(&map))).collect();
-    let of_section = |section: &str| {
-        created.iter().find(|(name, _)| is_section_map(name, section)).and_then(|(_, descriptor)| *descriptor)
+fn descriptors(prepared: &Prepared, model: &Model) -> Descriptors {
+    let found = |is_wanted: &dyn Fn(&[u8]) -> bool| {
+        let map = prepared.maps.iter().find(|map| is_wanted(map.name.as_bytes()));
+        map.and_then(|map| map.descriptor)
     };
+    let of_section = |section: &str| found(&|name| is_section_map(name, section));
+    let of_map = |wanted: &str| found(&|name| name == wanted.as_bytes());
     Descriptors {
-        maps: model
-            .maps
-            .iter()
-            .map(|map| created.get(map.name.as_str().as_bytes()).copied().flatten())
-            .collect(),
+        maps: model.maps.iter().map(|map| of_map(map.name.as_str())).collect(),
         data: model.data.iter().map(|section| of_section(&section.name())).collect(),
         kconfig: of_section(".kconfig"),
     }
@@ -89,7 +83,12 @@ const SYMBOLS: &str = "/proc/kallsyms";
 impl KernelNames {
     /// Checks that the types found by the loader have the requested names, in the kernel or in the module that
     /// the loader found them in.
-    fn check_types(&self, model: &Model, found: &ResolvedKsyms) -> Result<(), String> {
+    fn check_types(
+        &self,
+        model: &Model,
+        modules: &[PreparedModule],
+        found: &ResolvedKsyms,
+    ) -> Result<(), String> {
         // Modules that may be at each position of the loader's list, which only the loader knows.
         let mut listed: BTreeMap<i32, BTreeSet<&str>> = BTreeMap::new();
         for ((ksym, used), ty) in &found.types {
@@ -97,9 +96,9 @@ impl KernelNames {
             match (used, ty.module) {
                 (_, 0) => check_kernel_type(ksym, TypeId(ty.id))?,
                 (KsymUse::Load, descriptor) => {
-                    let name = sys::btf_name(descriptor)
-                        .map_err(|errno| format!("cannot ask for the types at {descriptor}: {errno}"))?;
-                    if !self.modules_with(ksym, TypeId(ty.id))?.contains(name.as_str()) {
+                    let module = modules.iter().find(|module| module.descriptor == descriptor);
+                    let name = module.map_or("", |module| module.name.as_str());
+                    if !self.modules_with(ksym, TypeId(ty.id))?.contains(name) {
                         return Err(other(ksym, &format!("type {} of the module `{name}`", ty.id)));
                     }
                 }
@@ -200,14 +199,14 @@ mod tests {
     use libbpf_rs::ObjectBuilder;
 
     use super::*;
-    use crate::bpf::print;
+    use crate::bpf::{print, sys};
     use crate::policy::{Admitted, ObjectSet, Policy, Request};
 
     /// An object with maps, variables, callbacks, kernel functions and variables, kconfig symbols and CO-RE
     /// relocations.
     const FEATURES: &[u8] = include_bytes!("../../../compiler/src/object/tests/objects/features.o");
 
-    fn prepared() -> (OpenObject, Admitted) {
+    fn prepared() -> (Prepared, Admitted) {
         let record = BpfRecord { name: "look".into(), arch: Arch::Any, elf: FEATURES.to_vec() };
         let objects = ObjectSet::read(&[record], Some(0)).expect("it is sound");
         let admitted = Policy::everything().admit(Request::new(objects, &[]), 1).expect("allowed");
@@ -219,22 +218,23 @@ mod tests {
             open.maps_mut().for_each(|mut map| sys::forget_pin_path(&mut map));
             sys::prepare(&mut open).ok().map(|()| open)
         });
-        (open.unwrap_or_else(|| panic!("{said:#?}")), admitted)
+        let open = open.unwrap_or_else(|| panic!("{said:#?}"));
+        (Prepared::of(&open).expect("it says of which modules types are"), admitted)
     }
 
     #[test]
     fn root_loaded_instructions_are_those_of_the_object() {
-        let (open, admitted) = prepared();
+        let (prepared, admitted) = prepared();
         let model = admitted.object().model();
-        look(&open, model).expect("nothing differs");
+        look(&prepared, model).expect("nothing differs");
         let mut other = model.clone();
         let body =
             other.programs.iter_mut().map(|program| &mut program.body).find(|body| body.code.len() > 1);
         body.expect("one has several instructions").code.pop();
-        look(&open, &other).expect_err("an instruction less");
+        look(&prepared, &other).expect_err("an instruction less");
         let mut unknown = model.clone();
         unknown.programs.pop();
-        look(&open, &unknown).expect_err("a program less");
+        look(&prepared, &unknown).expect_err("a program less");
     }
 
     /// Addresses are those of the kernel's own list.
@@ -269,13 +269,14 @@ mod tests {
 
     #[test]
     fn root_a_changed_instruction_is_seen() {
-        let (open, admitted) = prepared();
+        let (prepared, admitted) = prepared();
         let model = admitted.object().model();
-        let descriptors = descriptors(&open, model);
+        let descriptors = descriptors(&prepared, model);
         let names = KernelNames::default();
-        let programs = programs(&open, model).expect("the object's own");
-        let same =
-            |programs: &[(ProgramId, Vec<SlotBytes>)]| look_at(programs, model, &descriptors, &names).is_ok();
+        let programs = programs(&prepared, model).expect("the object's own");
+        let same = |programs: &[(ProgramId, Vec<SlotBytes>)]| {
+            look_at(programs, model, &descriptors, (&prepared.modules, &names)).is_ok()
+        };
         assert!(same(&programs));
         let (mut changed, mut of_kernel, mut adjusted_slots) = (0, [0; 3], 0);
         for (program, (id, slots)) in programs.iter().enumerate() {
@@ -348,7 +349,7 @@ mod tests {
         let looked = |names: &KernelNames, id: u32, module: i32| {
             let ty = KernelType { id, module };
             let types = BTreeMap::from([((KsymId(called as u32), KsymUse::Call), ty)]);
-            names.check_types(model, &ResolvedKsyms { types, ..ResolvedKsyms::default() }).is_ok()
+            names.check_types(model, &[], &ResolvedKsyms { types, ..ResolvedKsyms::default() }).is_ok()
         };
         let own = base.len() + 1;
         assert!(looked(&names(&[("other", "another"), ("right", name)]), own, 1));
@@ -369,7 +370,7 @@ mod tests {
                 modules: OnceCell::from(vec![("right".to_owned(), module_of(&[name, second]))]),
                 ..KernelNames::default()
             };
-            names.check_types(model, &ResolvedKsyms { types, ..ResolvedKsyms::default() }).is_ok()
+            names.check_types(model, &[], &ResolvedKsyms { types, ..ResolvedKsyms::default() }).is_ok()
         };
         assert!(both(1) && !both(2));
     }

@@ -1,16 +1,13 @@
 //! Loss counters of a loaded object's programs, in pages that every thread may read.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ks_wit::object::{LossVariable, loss_variable, lost_variable};
-use libbpf_rs::{MapCore as _, MapType};
-use nix::errno::Errno;
+use libbpf_rs::MapType;
 
 use super::globals::Variable;
-use super::image::SharedImage;
-use super::object::is_section_map;
+use super::image::SectionPages;
 
 /// The kind of loss that a counter counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +37,7 @@ pub enum Loss {
 #[derive(Debug)]
 pub struct LossCounter {
     loss: Loss,
-    image: Arc<SharedImage>,
+    pages: Arc<SectionPages>,
     offset: usize,
 }
 
@@ -53,22 +50,19 @@ impl LossCounter {
     /// Returns the count since the object was loaded.
     pub fn count(&self) -> u64 {
         // Cannot fail: the offset was checked when the counter was found.
-        self.image.load(self.offset, 8).unwrap_or_default()
+        self.pages.load(self.offset, 8).unwrap_or_default()
     }
 }
 
-/// Returns the counters among the variables of a loaded object.
-///
-/// # Errors
-/// Those of mmap(2): no memory or address space.
-pub(super) fn counters(
-    object: &libbpf_rs::Object,
+/// Returns the counters among the variables of a loaded object, of whose maps the names and types are given.
+pub(super) fn counters<'a>(
+    maps: impl Iterator<Item = (&'a str, u32)>,
+    pages: impl Fn(&str) -> Option<Arc<SectionPages>>,
     variables: &BTreeMap<String, Variable>,
-) -> Result<Vec<LossCounter>, Errno> {
-    let full = object.maps().filter_map(|map| {
-        let name = map.name().to_string_lossy().into_owned();
-        let variable = variables.get(&lost_variable(&name))?;
-        Some((Loss::Full { map: name, ty: map.map_type() }, variable))
+) -> Vec<LossCounter> {
+    let full = maps.filter_map(|(map, ty)| {
+        let variable = variables.get(&lost_variable(map))?;
+        Some((Loss::Full { map: map.to_owned(), ty: MapType::from(ty) }, variable))
     });
     // The policy bounds the number of these (`ObjectError::LossCounters`).
     let named = variables.iter().filter_map(|(name, variable)| {
@@ -78,30 +72,9 @@ pub(super) fn counters(
         };
         Some((loss, variable))
     });
-    let mut images: BTreeMap<&str, Option<Arc<SharedImage>>> = BTreeMap::new();
-    let mut counters = Vec::new();
-    for (loss, variable) in full.chain(named).filter(|(_, variable)| variable.size() == 8) {
-        let image = match images.get(variable.section.as_str()) {
-            Some(image) => image.clone(),
-            None => {
-                let image = image_of(object, &variable.section)?;
-                images.insert(&variable.section, image.clone());
-                image
-            }
-        };
-        let Some(image) = image else { continue };
-        if image.load(variable.offset(), 8).is_some() {
-            counters.push(LossCounter { loss, image, offset: variable.offset() });
-        }
-    }
-    Ok(counters)
-}
-
-/// Maps the pages of a section; none if the kernel has no map for it.
-fn image_of(object: &libbpf_rs::Object, section: &str) -> Result<Option<Arc<SharedImage>>, Errno> {
-    let is_of_section = |map: &libbpf_rs::Map<'_>| {
-        map.map_type() == MapType::Array && is_section_map(map.name().as_encoded_bytes(), section)
+    let counter = |(loss, variable): (Loss, &Variable)| {
+        let (pages, offset) = (pages(&variable.section)?, variable.offset());
+        pages.load(offset, 8).map(|_| LossCounter { loss, pages, offset })
     };
-    let Some(map) = object.maps().find(is_of_section) else { return Ok(None) };
-    SharedImage::map(map.as_fd(), map.value_size() as usize).map(|image| Some(Arc::new(image)))
+    full.chain(named).filter(|(_, variable)| variable.size() == 8).filter_map(counter).collect()
 }

@@ -1,6 +1,6 @@
 //! BPF maps: lookup, update and delete with checked sizes.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::cursor::{Cursor, CursorContent, is_unsupported};
 use super::error::BpfError;
+use super::loader::{LoadedMap, MapFacts};
 use super::sys::{RawMap, map_type};
 use crate::host_bytes::HostBytes;
 
@@ -126,16 +127,15 @@ pub struct Map {
 }
 
 impl Map {
-    /// Duplicates the descriptor of a loaded object's map.
-    pub(super) fn of(map: &libbpf_rs::Map<'_>) -> Result<Map, BpfError> {
-        let name = map.name().to_string_lossy().into_owned();
-        let per_cpu = map.map_type().is_percpu();
-        let refused = |call, errno| BpfError::Kernel { tried: format!("open the map `{name}`"), call, errno };
-        let slots = if per_cpu { possible_cpus()? } else { 1 };
-        let descriptor = map.as_fd().try_clone_to_owned().map_err(|error| {
-            refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
-        })?;
-        Ok(Map::passed_on(name, MapShape::of(map), slots, descriptor))
+    /// Returns a map that the loader handed over.
+    pub(super) fn of(map: LoadedMap) -> Result<Map, BpfError> {
+        let LoadedMap { facts: MapFacts { name, shape }, descriptor } = map;
+        let slots = if shape.per_cpu { possible_cpus()? } else { 1 };
+        Ok(Map::passed_on(name, shape, slots, descriptor))
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.raw.descriptor()
     }
 
     /// Returns a map whose descriptor another process of this host has duplicated.

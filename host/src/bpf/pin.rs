@@ -8,11 +8,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use ks_compiler::object::Object as Model;
+use ks_compiler::object::model::MapShape as ModelShape;
 use ks_wit::object::PINNED_SECTION;
-use libbpf_rs::{MapCore, MapHandle, MapType, OpenObject};
+use libbpf_rs::{MapCore, MapHandle, MapType};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
@@ -20,7 +22,7 @@ use nix::unistd::geteuid;
 
 use super::error::BpfError;
 use super::globals::Variable;
-use super::image::Image;
+use super::loader::LoadedMap;
 use super::sys;
 use crate::opener;
 use crate::policy::PluginObject;
@@ -44,34 +46,29 @@ impl Pins {
         Pins { wanted, layout: layout.cloned() }
     }
 
-    /// Substitutes existing pinned maps for the maps that libbpf would create. Returns their names.
+    /// Finds the existing pinned maps, which are used instead of new ones. `layout` reads the digest of the pinned
+    /// variables that the object declares.
     ///
     /// # Errors
     /// [`BpfError::NoBpffs`]; [`BpfError::PinShape`]; [`BpfError::Kernel`].
-    pub(super) fn reuse(&self, open: &mut OpenObject) -> Result<Vec<String>, BpfError> {
+    pub(super) fn reuse(
+        &self,
+        model: &Model,
+        layout: impl Fn(&Variable) -> Option<u64>,
+    ) -> Result<Vec<(String, MapHandle)>, BpfError> {
         let mut reused = Vec::new();
         if self.wanted.is_empty() {
             return Ok(reused);
         }
         let root = root()?;
-        let layout = self.layout.as_ref().and_then(|layout| written_layout(open, layout));
-        for mut map in open.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            let Some(path) = self.wanted.get(&name).map(|path| root.join(path)) else { continue };
+        for (name, path) in self.wanted.iter().map(|(name, path)| (name, root.join(path))) {
+            let Some(declared) = Shape::declared(model, name) else { continue };
             let Some(pinned) = opener::pinned(&path)? else { continue };
-            let declared = Shape {
-                ty: map.map_type(),
-                key: map.key_size(),
-                value: map.value_size(),
-                entries: map.max_entries(),
-            };
-            check_shape(&name, &path, &declared, &pinned)?;
+            check_shape(name, &path, &declared, &pinned)?;
             if name == PINNED_SECTION {
-                self.check_layout(layout, &path, &pinned)?;
+                self.check_layout(self.layout.as_ref().and_then(&layout), &path, &pinned)?;
             }
-            map.reuse_fd(pinned.as_fd())
-                .map_err(|_| kernel("use", &path, "fcntl(F_DUPFD_CLOEXEC)", Errno::last()))?;
-            reused.push(name);
+            reused.push((name.clone(), pinned));
         }
         Ok(reused)
     }
@@ -97,41 +94,18 @@ impl Pins {
     ///
     /// # Errors
     /// [`BpfError::NoBpffs`]; [`BpfError::Kernel`].
-    pub(super) fn create(&self, object: &libbpf_rs::Object, reused: &[String]) -> Result<bool, BpfError> {
+    pub(super) fn create(&self, maps: &[LoadedMap], reused: &[String]) -> Result<bool, BpfError> {
         if self.wanted.is_empty() {
             return Ok(true);
         }
         let root = root()?;
-        for map in object.maps() {
-            let name = map.name().to_string_lossy().into_owned();
-            let Some(path) = self.wanted.get(&name).map(|path| root.join(path)) else { continue };
-            if reused.contains(&name) {
-                continue;
-            }
-            if !opener::pin(&path, map.as_fd())? {
+        for map in maps.iter().filter(|map| !reused.contains(&map.facts.name)) {
+            let Some(path) = self.wanted.get(&map.facts.name).map(|path| root.join(path)) else { continue };
+            if !opener::pin(&path, map.descriptor.as_fd())? {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    /// Maps the pinned variables over libbpf's image of their section. libbpf does that only for maps that it
-    /// created itself.
-    ///
-    /// # Errors
-    /// [`BpfError::Kernel`].
-    pub(super) fn show_variables(object: &libbpf_rs::Object, reused: &[String]) -> Result<(), BpfError> {
-        if !reused.iter().any(|name| name == PINNED_SECTION) {
-            return Ok(());
-        }
-        for map in object.maps().filter(|map| map.name() == PINNED_SECTION) {
-            sys::map_over_image(&map).map_err(|errno| BpfError::Kernel {
-                tried: "show the pinned variables".into(),
-                call: "mmap",
-                errno,
-            })?;
-        }
-        Ok(())
     }
 }
 
@@ -171,6 +145,20 @@ struct Shape {
     entries: u32,
 }
 
+impl Shape {
+    /// Returns what an object declares of a map or of its pinned variables.
+    fn declared(model: &Model, name: &str) -> Option<Shape> {
+        if name == PINNED_SECTION {
+            let section = model.data.iter().find(|section| section.name() == name)?;
+            return Some(Shape { ty: MapType::Array, key: 4, value: section.content.bytes(), entries: 1 });
+        }
+        let map = model.maps.iter().find(|map| map.name.as_str() == name)?;
+        let ModelShape { kind, key, value, entries, .. } = &map.shape;
+        let ty = MapType::from(kind.number());
+        Some(Shape { ty, key: key.bytes(), value: value.bytes(), entries: *entries })
+    }
+}
+
 fn check_shape(name: &str, path: &Path, declared: &Shape, pinned: &MapHandle) -> Result<(), BpfError> {
     let mut differences = Vec::new();
     if declared.ty != pinned.map_type() {
@@ -189,12 +177,6 @@ fn check_shape(name: &str, path: &Path, declared: &Shape, pinned: &MapHandle) ->
     let what =
         if name == PINNED_SECTION { "the pin of all variables".into() } else { format!("pinned map {name}") };
     Err(BpfError::PinShape { what, path: path.into(), differences: differences.join(", ") })
-}
-
-/// Reads the layout digest of the pinned variables that the object declares.
-fn written_layout(open: &OpenObject, layout: &Variable) -> Option<u64> {
-    let map = open.maps().find(|map| map.name() == PINNED_SECTION)?;
-    Image::of(&map, open)?.load(layout.offset, 8)
 }
 
 /// Returns the mount point of the BPF file system.

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use super::attach::Supervisor;
 use super::error::BpfError;
 use super::link::Link;
+use super::loader::LoadedProgram;
 use super::map::Map;
 use super::occupant::OccupantFinder;
 use super::statistics::SkippedRuns;
@@ -72,7 +73,7 @@ pub struct ProgramInfo {
 /// A program of a loaded object, borrowed from it.
 #[derive(Debug)]
 pub struct Program<'object> {
-    pub(super) inner: libbpf_rs::Program<'object>,
+    pub(super) loaded: &'object LoadedProgram,
     /// Removes attachments that have no link.
     pub(super) supervisor: Option<&'object Arc<Supervisor>>,
     /// Identifies the owner of an interface's xdp program.
@@ -84,12 +85,21 @@ pub struct Program<'object> {
 impl Program<'_> {
     /// Returns the name in the object, not truncated.
     pub fn name(&self) -> String {
-        self.inner.name().to_string_lossy().into_owned()
+        self.loaded.facts.name.clone()
     }
 
     /// Returns the type, according to the object.
     pub fn kind(&self) -> LoadedType {
-        LoadedType::from(self.inner.prog_type() as u32)
+        LoadedType::from(self.loaded.facts.kind)
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.loaded.descriptor.as_fd()
+    }
+
+    /// The section of the object that it lies in, which says what it is attached to.
+    pub(super) fn section(&self) -> &str {
+        &self.loaded.facts.section
     }
 
     /// Queries the kernel about the program.
@@ -97,7 +107,7 @@ impl Program<'_> {
     /// # Errors
     /// [`BpfError::Kernel`].
     pub fn info(&self) -> Result<ProgramInfo, BpfError> {
-        let info = sys::program_info(self.inner.as_fd())
+        let info = sys::program_info(self.descriptor())
             .map_err(|errno| self.kernel("describe", "bpf(BPF_OBJ_GET_INFO_BY_FD)", errno))?;
         Ok(ProgramInfo {
             kind: LoadedType::from(info.type_),
@@ -118,7 +128,7 @@ impl Program<'_> {
     pub fn linker(
         &self,
     ) -> Result<impl Fn(BorrowedFd<'_>, u64) -> Result<OwnedFd, Errno> + Send + Sync + use<>, BpfError> {
-        let program = self.inner.as_fd().try_clone_to_owned().map_err(|error| {
+        let program = self.descriptor().try_clone_to_owned().map_err(|error| {
             let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
             self.kernel("keep", "fcntl(F_DUPFD_CLOEXEC)", errno)
         })?;
@@ -130,7 +140,7 @@ impl Program<'_> {
     /// # Errors
     /// [`BpfError::Kernel`] if no descriptor is left.
     pub fn skipped_runs(&self) -> Result<SkippedRuns, BpfError> {
-        let program = self.inner.as_fd().try_clone_to_owned().map_err(|error| {
+        let program = self.descriptor().try_clone_to_owned().map_err(|error| {
             let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
             self.kernel("keep", "fcntl(F_DUPFD_CLOEXEC)", errno)
         })?;
@@ -149,7 +159,7 @@ impl Program<'_> {
                 target: target.into(),
                 expected: "the name of a tracepoint, without its category",
             })?;
-        sys::open_raw_tracepoint(&name, self.inner.as_fd(), cookie).map(Link::new).map_err(|errno| {
+        sys::open_raw_tracepoint(&name, self.descriptor(), cookie).map(Link::new).map_err(|errno| {
             let tried = format!("attach to the raw tracepoint `{target}`");
             self.not_linked_with(cookie, "6.10", self.kernel(&tried, "bpf(BPF_RAW_TRACEPOINT_OPEN)", errno))
         })

@@ -11,12 +11,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use libbpf_rs::MapCore;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::error::BpfError;
+use super::map::Map;
 
 /// Size in bytes of the header of each record in a batch, see `wit/ring.wit`.
 pub const ENTRY_BYTES: usize = 8;
@@ -62,14 +62,15 @@ impl TooLong {
 
 impl Ring {
     /// Maps the pages of a ring buffer.
-    pub(super) fn of(map: &libbpf_rs::Map<'_>) -> Result<Ring, BpfError> {
-        let name = map.name().to_string_lossy().into_owned();
+    pub(super) fn of(map: &Map) -> Result<Ring, BpfError> {
+        let name = map.name().to_owned();
         let refused =
             |call, errno| BpfError::Kernel { tried: format!("open the ring buffer `{name}`"), call, errno };
-        let fd = map.as_fd().try_clone_to_owned().map_err(|error| {
+        let fd = map.descriptor().try_clone_to_owned().map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;
-        let pages = Pages::map(fd.as_fd(), map.max_entries()).map_err(|errno| refused("mmap", errno))?;
+        let pages =
+            Pages::map(fd.as_fd(), map.shape().max_entries).map_err(|errno| refused("mmap", errno))?;
         let next = pages.consumed().load(Ordering::Relaxed);
         Ok(Ring { name, fd, pages: Arc::new(pages), next })
     }

@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "calls into libbpf")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,7 +11,6 @@ use libbpf_rs::{AsRawLibbpf, Object, OpenMapMut, OpenObject, ProgramAttachType};
 use libbpf_sys::{libbpf_print_fn_t, libbpf_print_level};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 use super::map::MapShape;
 use super::print;
@@ -35,6 +33,13 @@ pub(super) fn map_descriptor(map: &libbpf_rs::OpenMap<'_>) -> Option<i32> {
     // SAFETY: the map belongs to a live open object.
     let descriptor = unsafe { libbpf_sys::bpf_map__fd(map.as_libbpf_object().as_ptr()) };
     (descriptor >= 0).then_some(descriptor)
+}
+
+/// Returns the bytes of an instruction's slot.
+pub(super) fn slot_bytes(insn: &libbpf_sys::bpf_insn) -> [u8; 8] {
+    let [o0, o1] = insn.off.to_le_bytes();
+    let [c0, c1, c2, c3] = insn.imm.to_le_bytes();
+    [insn.code, insn.src_reg() << 4 | insn.dst_reg(), o0, o1, c0, c1, c2, c3]
 }
 
 /// Returns the name of the kernel or module whose types a descriptor holds.
@@ -150,25 +155,6 @@ pub(super) fn pin(map: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
     // SAFETY: the path is zero-terminated, and the descriptor is open during the call.
     check(unsafe { libbpf_sys::bpf_obj_pin(map.as_raw_fd(), path.as_ptr()) }).map(drop)
-}
-
-/// Maps the pages of a global data map over the image of its section, as libbpf does with maps that it
-/// creates.
-pub(super) fn map_over_image(map: &libbpf_rs::Map<'_>) -> Result<(), Errno> {
-    let mut len: libbpf_sys::size_t = 0;
-    // SAFETY: the map belongs to a live loaded object; libbpf writes the size to the pointer.
-    let image =
-        unsafe { libbpf_sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), (&raw mut len).cast()) };
-    let (Some(image), Some(len)) = (NonZeroUsize::new(image as usize), NonZeroUsize::new(len as usize))
-    else {
-        return Err(Errno::EINVAL);
-    };
-    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: libbpf created the image by mmap, rounded up to whole pages, for this purpose, and unmaps it
-    // with the object; no reference points into it. The kernel maps as many pages as the map's only value
-    // has.
-    unsafe { mmap(Some(image), len, access, MapFlags::MAP_SHARED | MapFlags::MAP_FIXED, map.as_fd(), 0) }?;
-    Ok(())
 }
 
 /// Links a program to a perf event. It runs at every overflow (or hit, for a tracepoint) until the link is

@@ -1,7 +1,5 @@
 //! Test runs: runs a program on a packet or on arguments that the caller provides.
 
-use std::os::fd::AsFd;
-
 use ks_compiler::object::table::ProgramType;
 
 use super::cursor::is_unsupported;
@@ -117,7 +115,7 @@ impl Program<'_> {
                 sys::TestRun { packet, context: context(kind, input, size), repeat: input.repeat }
             }
         };
-        sys::test_run(self.inner.as_fd(), &run).map_err(|errno| {
+        sys::test_run(self.descriptor(), &run).map_err(|errno| {
             if is_unsupported(errno) {
                 return BpfError::NoTestRun { program: self.name(), kind: self.kind() };
             }

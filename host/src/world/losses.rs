@@ -118,16 +118,7 @@ impl State {
         if self.losses.watched.counters.get().is_some() || !self.is_loaded() {
             return;
         }
-        let counters = match self.object().ok().map(|object| object.loss_counters()) {
-            None => return,
-            Some(Ok(counters)) => counters,
-            Some(Err(errno)) => {
-                self.output.report(&format!(
-                    "what programs lose is not reported: their counters cannot be mapped: mmap: {errno}"
-                ));
-                Vec::new()
-            }
-        };
+        let Ok(counters) = self.object().map(|object| object.loss_counters()) else { return };
         self.losses.reported_at = vec![None; counters.len()];
         let counted = |counter| CountedLoss { counter, reported: AtomicU64::new(0) };
         // Cannot fail: only this thread sets it.

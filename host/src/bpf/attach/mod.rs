@@ -11,9 +11,6 @@ mod probe;
 mod timer;
 mod trace;
 
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-
 use ks_compiler::object::table::ProgramType;
 use nix::errno::Errno;
 
@@ -62,7 +59,7 @@ impl Program<'_> {
     /// # Errors
     /// [`BpfError::NoTarget`] if it names none.
     pub fn own_target(&self) -> Result<String, BpfError> {
-        let section = self.inner.section().to_string_lossy();
+        let section = self.section();
         match section.split_once('/') {
             Some((_, target)) if !target.is_empty() => Ok(target.to_owned()),
             _ => Err(BpfError::NoTarget { program: self.name() }),
@@ -71,7 +68,7 @@ impl Program<'_> {
 
     /// Creates a link to a descriptor or an interface index, with the attach type of the program's section.
     fn create_link(&self, target: i32, flags: u32, cookie: u64) -> Result<Link, Errno> {
-        sys::create_link(self.inner.as_fd(), target, self.attach_type(), flags, cookie).map(Link::new)
+        sys::create_link(self.descriptor(), target, self.attach_type(), flags, cookie).map(Link::new)
     }
 
     /// Converts the error of a call that was given a cookie, of a kind that has had one since this kernel.
@@ -88,10 +85,10 @@ impl Program<'_> {
     /// Returns the attach type, a number of `enum bpf_attach_type`. tc programs are all loaded with the same
     /// one (`sys::load`), so theirs comes from the section.
     fn attach_type(&self) -> u32 {
-        match self.inner.section().as_bytes() {
-            b"tcx/ingress" => libbpf_sys::BPF_TCX_INGRESS,
-            b"tcx/egress" => libbpf_sys::BPF_TCX_EGRESS,
-            _ => self.inner.attach_type() as u32,
+        match self.section() {
+            "tcx/ingress" => libbpf_sys::BPF_TCX_INGRESS,
+            "tcx/egress" => libbpf_sys::BPF_TCX_EGRESS,
+            _ => self.loaded.facts.attach_type,
         }
     }
 

@@ -131,7 +131,7 @@ impl Program<'_> {
             (Err(Errno::EINVAL), Some(supervisor)) => {
                 let is_egress = self.attach_type() == libbpf_sys::BPF_TCX_EGRESS;
                 let side = if is_egress { Side::Egress } else { Side::Ingress };
-                let filter = Filter::attach(self.inner.as_fd(), number, side, order, supervisor);
+                let filter = Filter::attach(self.descriptor(), number, side, order, supervisor);
                 filter.map(Link::of_filter).map_err(|errno| {
                     self.kernel(
                         &format!("attach to {target_text}"),
@@ -157,7 +157,7 @@ impl Program<'_> {
         let refused = |call, errno| self.kernel(&tried, call, errno);
         let socket = sys::packet_socket().map_err(|errno| refused(PACKET_SOCKET, errno))?;
         // Attached before the socket is bound, so that the filter misses no packet.
-        sys::attach_filter(socket.as_fd(), self.inner.as_fd())
+        sys::attach_filter(socket.as_fd(), self.descriptor())
             .map_err(|errno| refused("setsockopt(SO_ATTACH_BPF)", errno))?;
         sys::bind_to_interface(socket.as_fd(), interface.number)
             .map_err(|errno| refused("bind(AF_PACKET)", errno))?;

@@ -1,7 +1,6 @@
 //! Attach points of kprobes and uprobes, as given by the programs' sections.
 
 use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use ks_wit::target::UprobeTarget;
@@ -53,7 +52,7 @@ impl Program<'_> {
     /// # Errors
     /// [`BpfError::UnsupportedKind`] for kinds that this host does not attach.
     pub fn probe_kind(&self) -> Result<ProbeKind, BpfError> {
-        let section = self.inner.section().to_string_lossy();
+        let section = self.section();
         // Match the kind exactly: a probe that the policy judged as one of the kernel must not become one of
         // a file.
         let (in_files, moment) = match section.split('/').next().unwrap_or_default() {
@@ -83,7 +82,7 @@ impl Program<'_> {
             }
             Err(unsupported) => {
                 // Of other kinds of returns, a file with Go code is the more useful error.
-                if self.inner.section().as_bytes().starts_with(b"u") {
+                if self.section().starts_with('u') {
                     self.find_in_file(&own, When::Return(rules.go_returns), rules)?;
                 }
                 Err(unsupported)

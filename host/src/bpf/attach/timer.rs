@@ -3,7 +3,6 @@
 //! A timer has no link and no descriptor of its own. It lives in the value of a map for as long as a process
 //! holds that map, so it ends with this process, for whatever reason.
 
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ impl Program<'_> {
     fn arm(&self) -> Result<(), Errno> {
         let packet = vec![0; MIN_PACKET_BYTES as usize];
         let run = sys::TestRun { packet, context: Vec::new(), repeat: 1 };
-        match sys::test_run(self.inner.as_fd(), &run)?.return_value.cast_signed() {
+        match sys::test_run(self.descriptor(), &run)?.return_value.cast_signed() {
             0 => Ok(()),
             error => Err(Errno::from_raw(error.saturating_neg())),
         }

@@ -1,5 +1,6 @@
-//! The plugin's BPF object: opened when first needed, loaded once.
+//! The plugin's BPF object: judged, then loaded once, when it is first needed.
 
+mod unloaded;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -7,42 +8,39 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
-use ks_compiler::object::model::Side;
+use ks_compiler::object::model::{DataKind, Side};
 use ks_compiler::object::table::ProgramType;
 use ks_wit::object::{PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
-use libbpf_rs::{MapCore as _, MapMut, MapType, ObjectBuilder, OpenObject};
+use libbpf_rs::MapType;
 use nix::errno::Errno;
 
+use self::unloaded::Unloaded;
 pub(super) use self::variables::is_section_map;
-use self::variables::{Changed, Written};
 use super::attach::Supervisor;
 use super::charge;
 use super::error::{BpfError, Lack, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
-use super::image::WithImages;
+use super::image::SectionPages;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
+use super::loader::{
+    self, LibbpfLoader, LoadedMap, LoadedProgram, Loader, NotLoaded, Order, Product, Refused, Selection,
+    Written,
+};
 use super::look;
 use super::losses::{self, LossCounter};
-use super::map::{Map, possible_cpus};
+use super::map::{Map, MapShape, possible_cpus};
 use super::members;
 use super::occupant::OccupantFinder;
 use super::pid_namespace;
 use super::pin::Pins;
-use super::print;
 use super::program::{LoadedType, Program};
 use super::ring::Ring;
-use super::selection::{self, Selection};
 use super::statistics::RunTime;
-use super::sys::{self, Refusal};
-use super::verifier_log::VerifierLog;
+use super::sys;
 use crate::host_bytes::HostBytes;
 use crate::policy::{self, Admitted, Class, Policy, Readmission};
-
-/// Size in bytes of the verifier log buffer of one program. At log level 1 a program near the limit of a
-/// million verified instructions logs more; kernels since 6.4 then keep the end, which contains the reason.
-const LOG_BYTES: usize = 4 << 20;
 
 /// Upper limit of load attempts while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
@@ -55,8 +53,10 @@ pub struct Object {
     elf: Vec<u8>,
     variables: BTreeMap<String, Variable>,
     pins: Pins,
+    /// Values of variables before the load.
+    unloaded: Unloaded,
     stage: Stage,
-    changed: Changed,
+    loader: Loader,
     /// The error of a failed load of all programs, which is not repeated.
     failure: Option<BpfError>,
     /// The errors of programs that were loaded alone, which are not repeated.
@@ -76,59 +76,113 @@ pub enum MapSize {
 
 #[derive(Debug)]
 enum Stage {
-    Open(OpenObject),
+    Open,
     Loaded(Loaded),
-    /// Between two stages, and permanently if the object could not be opened again.
-    Closed,
 }
 
+/// What the loader handed over.
 #[derive(Debug)]
 struct Loaded {
+    /// Maps that plugins use, by name.
     maps: BTreeMap<String, Arc<Map>>,
-    /// The object that created the maps.
-    object: WithImages,
-    /// Objects with programs that were loaded alone, on the same maps.
-    more: Vec<libbpf_rs::Object>,
+    sections: Vec<SectionMap>,
+    /// Names of kernel structs (struct_ops) that can be registered.
+    structs: Vec<String>,
+    programs: Vec<LoadedProgram>,
+    /// Names of all maps, in the object's order.
+    map_names: Vec<String>,
+}
+
+/// The map of a section of variables.
+#[derive(Debug)]
+struct SectionMap {
+    name: String,
+    shape: MapShape,
+    map: Map,
+    pages: Arc<SectionPages>,
+}
+
+impl SectionMap {
+    fn is_of(&self, section: &str) -> bool {
+        is_section_map(self.name.as_bytes(), section)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.map.descriptor()
+    }
 }
 
 impl Loaded {
-    fn objects(&self) -> impl Iterator<Item = &libbpf_rs::Object> {
-        std::iter::once(&*self.object).chain(&self.more)
+    /// Takes over what was loaded, and maps the pages of the sections of variables.
+    ///
+    /// # Errors
+    /// [`BpfError::Kernel`].
+    fn take_over(product: Product, model: &Model) -> Result<Loaded, BpfError> {
+        let map_names = product.maps.iter().map(|map| map.facts.name.clone()).collect();
+        let mut loaded = Loaded {
+            maps: BTreeMap::new(),
+            sections: Vec::new(),
+            structs: Vec::new(),
+            programs: product.programs,
+            map_names,
+        };
+        for map in product.maps {
+            let name = map.facts.name.clone();
+            if map.is_struct() {
+                loaded.structs.push(name);
+            } else if is_data_map(name.as_bytes()) {
+                loaded.sections.extend(section_map(map, model)?);
+            } else {
+                loaded.maps.insert(name, Arc::new(Map::of(map)?));
+            }
+        }
+        Ok(loaded)
     }
 
-    fn maps_mut(&mut self) -> impl Iterator<Item = MapMut<'_>> {
-        self.object.maps_mut().chain(self.more.iter_mut().flat_map(libbpf_rs::Object::maps_mut))
+    fn program(&self, name: &str) -> Option<&LoadedProgram> {
+        self.programs.iter().find(|program| program.facts.name == name)
     }
 
-    /// The programs that are loaded.
-    fn programs(&self) -> impl Iterator<Item = libbpf_rs::Program<'_>> {
-        self.objects().flat_map(libbpf_rs::Object::progs).filter(sys::is_loaded)
+    /// All maps that another object can use, with their names.
+    fn descriptors(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
+        let maps = self.maps.values().map(|map| (map.name(), map.descriptor()));
+        maps.chain(self.sections.iter().map(|map| (map.name.as_str(), map.descriptor())))
     }
+}
 
-    fn has(&self, name: &str) -> bool {
-        self.programs().any(|program| program.name() == name)
-    }
+/// Maps the pages of a section; none if the object has no variables there.
+fn section_map(map: LoadedMap, model: &Model) -> Result<Option<SectionMap>, BpfError> {
+    let name = map.facts.name.clone();
+    let section = model.data.iter().find(|section| is_section_map(name.as_bytes(), &section.name()));
+    let Some(section) = section else { return Ok(None) };
+    let (shape, map) = (map.facts.shape, Map::of(map)?);
+    let is_writable = section.kind != DataKind::Rodata;
+    let pages = SectionPages::map(map.descriptor(), shape.value_size as usize, is_writable);
+    let pages = pages.map_err(|errno| BpfError::Kernel {
+        tried: format!("show the variables of `{name}`"),
+        call: "mmap",
+        errno,
+    })?;
+    Ok(Some(SectionMap { name, shape, map, pages: Arc::new(pages) }))
 }
 
 impl Object {
     /// Opens an object. Makes no system calls of BPF yet.
     ///
     /// # Errors
-    /// [`BpfError::Unsound`] if no ELF file can be generated from it; [`BpfError::Load`] if libbpf cannot
-    /// read that file.
+    /// [`BpfError::Unsound`] if no ELF file can be generated from it.
     pub fn open(admitted: Admitted) -> Result<Object, BpfError> {
         let elf = admitted.elf().map_err(|error| BpfError::Unsound(error.to_string()))?;
         let variables = globals::variables(admitted.object().model());
         let pins = Pins::of(admitted.object(), variables.get(PINNED_LAYOUT));
-        let stage = Stage::Open(open_with_libbpf(&admitted, &elf)?);
-        let changed = Changed::default();
         Ok(Object {
             admitted,
             elf,
             variables,
             pins,
-            stage,
-            changed,
+            unloaded: Unloaded::default(),
+            stage: Stage::Open,
+            loader: Loader::Here(LibbpfLoader::default()),
             failure: None,
             failures: BTreeMap::new(),
             supervisor: None,
@@ -136,9 +190,19 @@ impl Object {
         })
     }
 
+    /// Has libbpf parse the object, without loading anything: for tests of what reaches libbpf.
+    ///
+    /// # Errors
+    /// [`BpfError::Load`].
+    #[doc(hidden)]
+    pub fn parse(&self) -> Result<(), BpfError> {
+        loader::parse(&self.admitted.loaded_name(), &self.elf)
+            .map_err(|refused| load_error(&self.admitted, refused))
+    }
+
     /// Charges copies of written pages to this account from now on.
     pub fn charge_to(&mut self, host_bytes: &HostBytes) {
-        self.changed.charge = Some(host_bytes.start());
+        self.unloaded.charge = Some(host_bytes.start());
     }
 
     /// Starts the supervisor process for clsact filters, if the object has tc programs and this kernel has no
@@ -148,9 +212,7 @@ impl Object {
     /// # Errors
     /// Those of fork(2) and pipe(2).
     pub fn supervise(&mut self) -> Result<(), Errno> {
-        let Stage::Open(open) = &self.stage else { return Ok(()) };
-        let has_tc = open.progs().any(|one| one.prog_type() as u32 == ProgramType::SchedCls.number());
-        if has_tc && (!is_script(self.model()) || feature::lacks_tcx()) {
+        if self.has_programs_of(ProgramType::SchedCls) && (!is_script(self.model()) || feature::lacks_tcx()) {
             self.supervisor = Some(Arc::new(Supervisor::start()?));
         }
         Ok(())
@@ -168,11 +230,14 @@ impl Object {
     /// # Errors
     /// If the system cannot create a thread.
     pub fn find_occupants(&mut self) -> Result<(), Errno> {
-        let Stage::Open(open) = &self.stage else { return Ok(()) };
-        if open.progs().any(|one| one.prog_type() as u32 == ProgramType::Xdp.number()) {
+        if self.has_programs_of(ProgramType::Xdp) {
             self.occupants = Some(OccupantFinder::start()?);
         }
         Ok(())
+    }
+
+    fn has_programs_of(&self, kind: ProgramType) -> bool {
+        self.model().programs.iter().any(|program| program.section.kind.program == kind)
     }
 
     /// Returns the policy class of a program. Does not load anything.
@@ -220,8 +285,7 @@ impl Object {
         let known = || self.map_names().collect();
         let position = self.model().maps.iter().position(|one| one.name.as_str() == map);
         let position = position.ok_or_else(|| not_found("map", map, known()))?;
-        let Stage::Open(open) = &self.stage else { return Err(BpfError::Created { name: map.to_owned() }) };
-        let written = self.written(open);
+        let Stage::Open = self.stage else { return Err(BpfError::Created { name: map.to_owned() }) };
         let mut model = self.model().clone();
         let shape = &mut model.maps[position].shape;
         match size {
@@ -240,7 +304,6 @@ impl Object {
         self.elf = admitted.elf().map_err(|error| BpfError::Unsound(error.to_string()))?;
         self.admitted = admitted;
         self.failure = None;
-        self.stage = self.reopen(&written).map_or(Stage::Closed, Stage::Open);
         Ok(())
     }
 
@@ -271,24 +334,14 @@ impl Object {
             return Ok(());
         }
         if self.failure.is_none() {
-            let loaded = self.load_selected(Selection::All);
+            let loaded = self.load_first(Selection::All);
             let Err(error) = loaded else { return Ok(()) };
             self.failure = Some(error);
         }
         match &self.failure {
-            Some(BpfError::Load(_)) if self.model().programs.len() > 1 => self.load_selected(selection),
+            Some(BpfError::Load(_)) if self.model().programs.len() > 1 => self.load_first(selection),
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
-        }
-    }
-
-    fn load_selected(&mut self, selection: Selection<'_>) -> Result<(), BpfError> {
-        match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Open(open) => self.load_open(open, selection),
-            loaded => {
-                self.stage = loaded;
-                Ok(())
-            }
         }
     }
 
@@ -298,7 +351,7 @@ impl Object {
             return Err(failure.clone());
         }
         let loaded = self.load_or(Selection::One(name)).and_then(|()| match &self.stage {
-            Stage::Loaded(loaded) if !loaded.has(name) => self.load_more(Selection::One(name)),
+            Stage::Loaded(loaded) if loaded.program(name).is_none() => self.load_more(Selection::One(name)),
             _ => Ok(()),
         });
         if let (Err(error), Some(_)) = (&loaded, &self.failure) {
@@ -310,23 +363,25 @@ impl Object {
     /// Loads programs in an object of their own, on the maps of the loaded one.
     fn load_more(&mut self, selection: Selection<'_>) -> Result<(), BpfError> {
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
-        let failed = |errno, libbpf| load_error(&self.admitted, errno, None, libbpf);
-        let mut open = open_with_libbpf(&self.admitted, &self.elf)?;
-        selection
-            .apply(&mut open, self.model())
-            .and_then(|()| selection::share_maps(&mut open, &loaded.object))
-            .map_err(|errno| failed(errno, Vec::new()))?;
-        let (prepared, libbpf) = print::collect(|| sys::prepare(&mut open));
-        prepared.map_err(|errno| failed(errno, libbpf))?;
-        look::look(&open, self.model()).map_err(BpfError::LastLook)?;
-        let (result, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
-        let object = result.map_err(|refusal| {
-            load_error(&self.admitted, refusal.errno, verifier_log(refusal.logs), libbpf)
-        })?;
+        let (names, maps): (Vec<_>, Vec<_>) = loaded.descriptors().unzip();
+        let order = self.order(selection, names.into_iter().map(str::to_owned).collect(), Vec::new());
+        let product = load(&mut self.loader, &self.admitted, &order, &maps)?;
         if let Stage::Loaded(loaded) = &mut self.stage {
-            loaded.more.push(object);
+            let structs = product.maps.iter().filter(|map| map.is_struct());
+            loaded.structs.extend(structs.map(|map| map.facts.name.clone()));
+            loaded.programs.extend(product.programs);
         }
         Ok(())
+    }
+
+    fn order(&self, selection: Selection<'_>, reused: Vec<String>, written: Vec<Written>) -> Order {
+        Order {
+            name: self.admitted.loaded_name(),
+            elf: self.elf.clone(),
+            written,
+            reused,
+            programs: selection.of(self.model()),
+        }
     }
 
     /// Returns whether programs read task ids and this process is not in the initial PID namespace.
@@ -334,70 +389,26 @@ impl Object {
         self.variables.contains_key(PID_NAMESPACE) && pid_namespace::number().is_some()
     }
 
-    fn load_open(&mut self, mut open: OpenObject, selection: Selection<'_>) -> Result<(), BpfError> {
-        self.show_modules(&mut open);
-        if let Err(error) = self.show_namespace(&mut open) {
-            self.stage = Stage::Open(open);
-            return Err(error);
-        }
-        let written = self.written(&open);
+    /// Loads a selection, with maps of its own but for those that are pinned already. The plugin may go on without BPF
+    /// after a failure: its variables keep their values.
+    fn load_first(&mut self, selection: Selection<'_>) -> Result<(), BpfError> {
+        let mut written = self.unloaded.written();
+        written.extend(self.surroundings()?);
         for _ in 0..PIN_RACES {
-            let reused = match self.pins.reuse(&mut open) {
-                Ok(reused) => reused,
-                Err(error) => {
-                    self.stage = Stage::Open(open);
-                    return Err(error);
-                }
-            };
-            let selected = selection.apply(&mut open, self.model());
-            let (prepared, libbpf) = print::collect(|| selected.and_then(|()| sys::prepare(&mut open)));
-            if let Err(errno) = prepared {
-                return Err(self.refused(Refusal { errno, logs: Vec::new() }, libbpf, &written));
-            }
-            look::look(&open, self.model()).map_err(BpfError::LastLook)?;
-            let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
-            let object = match loaded {
-                Ok(object) => object,
-                Err(refusal) => return Err(self.refused(refusal, libbpf, &written)),
-            };
-            if let Err(over) = charge::check(&object, &self.admitted) {
-                drop(object);
-                self.stage = self.reopen(&written).map_or(Stage::Closed, Stage::Open);
-                return Err(over);
-            }
-            if self.pins.create(&object, &reused)? {
-                Pins::show_variables(&object, &reused)?;
-                let maps = maps(&object)?;
-                self.changed = Changed::default();
-                let object = WithImages::of(object);
-                self.stage = Stage::Loaded(Loaded { maps, object, more: Vec::new() });
+            let pinned = self.pins.reuse(self.model(), |variable| self.get(variable).ok())?;
+            let names: Vec<String> = pinned.iter().map(|(name, _)| name.clone()).collect();
+            let maps: Vec<_> = pinned.iter().map(|(_, map)| map.as_fd()).collect();
+            let order = self.order(selection, names, written.clone());
+            let product = load(&mut self.loader, &self.admitted, &order, &maps)?;
+            charge::check(&product.maps, &self.admitted)?;
+            if self.pins.create(&product.maps, &order.reused)? {
+                self.stage = Stage::Loaded(Loaded::take_over(product, self.admitted.object().model())?);
+                self.unloaded = Unloaded::default();
                 return Ok(());
             }
             // Another plugin pinned its maps first; use those.
-            drop(object);
-            open = self.reopen(&written).ok_or(BpfError::NoObject)?;
         }
         Err(BpfError::Unsound("its pins come and go while it is loaded".into()))
-    }
-
-    /// Builds the error of a failed load and reopens the object: the plugin may continue without BPF, and its
-    /// variables keep their values.
-    fn refused(&mut self, refusal: Refusal, libbpf: Vec<String>, written: &[Written]) -> BpfError {
-        self.stage = self.reopen(written).map_or(Stage::Closed, Stage::Open);
-        load_error(&self.admitted, refusal.errno, verifier_log(refusal.logs), libbpf)
-    }
-
-    /// Opens the object again and restores the written content of its sections.
-    fn reopen(&self, written: &[Written]) -> Option<OpenObject> {
-        let mut open = open_with_libbpf(&self.admitted, &self.elf).ok()?;
-        for mut map in open.maps_mut() {
-            let name = map.name().as_encoded_bytes().to_vec();
-            let Some(image) = map.initial_value_mut() else { continue };
-            written.iter().for_each(|one| one.restore(&name, image));
-        }
-        self.show_modules(&mut open);
-        self.show_namespace(&mut open).ok()?;
-        Some(open)
     }
 
     /// Returns a program by name. Loads it if necessary, with the object's other programs if the kernel accepts
@@ -409,11 +420,10 @@ impl Object {
         self.class_of(name)?;
         self.load_program(name)?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
-        // What the object does not load by default, and was loaded alone, is in a later object.
-        let inner = loaded.programs().find(|program| program.name() == name).ok_or(BpfError::NoObject)?;
+        let loaded_program = loaded.program(name).ok_or(BpfError::NoObject)?;
         let timer = loaded.maps.get(&timer_map(name));
         let (supervisor, occupants) = (self.supervisor.as_ref(), self.occupants.as_ref());
-        Ok(Program { inner, supervisor, occupants, timer })
+        Ok(Program { loaded: loaded_program, supervisor, occupants, timer })
     }
 
     /// Registers the kernel struct (struct_ops) that the object defines under this name. Loads the object if
@@ -431,25 +441,12 @@ impl Object {
             return Err(not_found("struct to register", name, known));
         }
         self.load_structs()?;
-        let Stage::Loaded(loaded) = &mut self.stage else { return Err(BpfError::NoObject) };
-        let mut maps = loaded.maps_mut().filter(|map| is_kernel_struct(map));
-        let mut map = maps.find(|map| map.name() == name).ok_or(BpfError::NoObject)?;
-        let (linked, _) = print::collect(|| {
-            // libbpf sets errno on every failure; libbpf-rs keeps it only in its error text.
-            map.attach_struct_ops().map_err(|_| Errno::last())
-        });
-        let tried = || format!("register `{name}`");
-        let linked = linked.map_err(|errno| {
-            let (tried, call) = (tried(), "bpf(BPF_LINK_CREATE)");
+        self.loader.register(name).map(Link::new).map_err(|errno| {
+            let (tried, call) = (format!("register `{name}`"), "bpf(BPF_LINK_CREATE)");
             match errno {
                 Errno::EEXIST | Errno::EBUSY => BpfError::Registered { tried, call, errno },
                 errno => BpfError::Kernel { tried, call, errno },
             }
-        })?;
-        let fd = linked.as_fd().try_clone_to_owned();
-        fd.map(Link::new).map_err(|error| {
-            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-            BpfError::Kernel { tried: tried(), call: "fcntl(F_DUPFD_CLOEXEC)", errno }
         })
     }
 
@@ -457,8 +454,7 @@ impl Object {
     fn load_structs(&mut self) -> Result<(), BpfError> {
         self.load_or(Selection::Structs)?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
-        let has_structs = loaded.objects().any(|object| object.maps().any(|map| is_kernel_struct(&map)));
-        if has_structs { Ok(()) } else { self.load_more(Selection::Structs) }
+        if loaded.structs.is_empty() { self.load_more(Selection::Structs) } else { Ok(()) }
     }
 
     /// Returns a map by name. Loads the object if necessary.
@@ -495,11 +491,11 @@ impl Object {
     pub fn ring(&mut self, name: &str) -> Result<Ring, BpfError> {
         self.load()?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
-        let rings = || loaded.object.maps().filter(|map| map.map_type() == MapType::RingBuf);
+        let rings = || loaded.maps.values().filter(|map| map.shape().ty == u32::from(MapType::RingBuf));
         match rings().find(|map| map.name() == name) {
-            Some(map) => Ring::of(&map),
+            Some(map) => Ring::of(map),
             None => {
-                let known = rings().map(|map| map.name().to_string_lossy().into_owned()).collect();
+                let known = rings().map(|map| map.name().to_owned()).collect();
                 Err(not_found("ring buffer", name, known))
             }
         }
@@ -519,9 +515,8 @@ impl Object {
     /// Returns the names of the loaded programs and maps. None before the load.
     pub fn loaded(&self) -> Option<(Vec<String>, Vec<String>)> {
         let Stage::Loaded(loaded) = &self.stage else { return None };
-        let programs = loaded.programs().map(|program| program.name().to_string_lossy().into_owned());
-        let maps = loaded.object.maps().map(|map| map.name().to_string_lossy().into_owned());
-        Some((programs.collect(), maps.collect()))
+        let programs = loaded.programs.iter().map(|program| program.facts.name.clone());
+        Some((programs.collect(), loaded.map_names.clone()))
     }
 
     /// Returns the accumulated run time of each program since the load, as far as the kernel measured it
@@ -529,15 +524,15 @@ impl Object {
     /// left out.
     pub fn run_times(&self) -> Vec<RunTime> {
         let Stage::Loaded(loaded) = &self.stage else { return Vec::new() };
-        let time = |program: libbpf_rs::Program<'_>| {
-            let info = sys::program_info(program.as_fd()).ok()?;
+        let time = |program: &LoadedProgram| {
+            let info = sys::program_info(program.descriptor.as_fd()).ok()?;
             Some(RunTime {
-                program: program.name().to_string_lossy().into_owned(),
+                program: program.facts.name.clone(),
                 kind: LoadedType::from(info.type_),
                 nanoseconds: info.run_time_ns,
             })
         };
-        loaded.programs().filter_map(time).collect()
+        loaded.programs.iter().filter_map(time).collect()
     }
 
     /// Returns how often programs lost data because the ring buffer or map of this name was full. None if the
@@ -548,14 +543,14 @@ impl Object {
     }
 
     /// Returns the loss counters of the programs. Empty before the load.
-    ///
-    /// # Errors
-    /// Those of mmap(2): no memory or address space.
-    pub fn loss_counters(&self) -> Result<Vec<LossCounter>, Errno> {
-        match &self.stage {
-            Stage::Loaded(loaded) => losses::counters(&loaded.object, &self.variables),
-            Stage::Open(_) | Stage::Closed => Ok(Vec::new()),
-        }
+    pub fn loss_counters(&self) -> Vec<LossCounter> {
+        let Stage::Loaded(loaded) = &self.stage else { return Vec::new() };
+        let maps = loaded.maps.values().map(|map| (map.name(), map.shape().ty));
+        let pages = |section: &str| {
+            let map = loaded.sections.iter().find(|map| map.is_of(section))?;
+            Some(Arc::clone(&map.pages))
+        };
+        losses::counters(maps, pages, &self.variables)
     }
 
     /// Returns a global variable by name. Does not load anything.
@@ -576,42 +571,22 @@ impl Object {
     }
 }
 
-fn open_with_libbpf(admitted: &Admitted, elf: &[u8]) -> Result<OpenObject, BpfError> {
-    let (open, libbpf) = print::collect(|| {
-        let name = admitted.loaded_name();
-        let opened = ObjectBuilder::default().name(&name).and_then(|builder| builder.open_memory(elf));
-        // libbpf sets errno on every failure; libbpf-rs keeps it only in its error text.
-        opened.map_err(|_| Errno::last())
-    });
-    let mut open = open.map_err(|errno| load_error(admitted, errno, None, libbpf))?;
-    for mut map in open.maps_mut() {
-        if is_data_map(map.name().as_encoded_bytes()) {
-            // libbpf sets this flag itself only if the section has a variable of global linkage; since 5.5.
-            let flags = map.map_flags() | libbpf_sys::BPF_F_MMAPABLE;
-            map.set_map_flags(flags).map_err(|_| load_error(admitted, Errno::last(), None, Vec::new()))?;
-        }
-        // `Pins` pins the maps; libbpf would use other paths.
-        sys::forget_pin_path(&mut map);
-    }
-    Ok(open)
-}
-
-/// Whether a map is a kernel struct that its object has created.
-fn is_kernel_struct(map: &libbpf_rs::Map<'_>) -> bool {
-    map.map_type() == MapType::StructOps && sys::is_created(map)
-}
-
-fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfError> {
-    object
-        .maps()
-        .filter(|map| map.map_type() != MapType::StructOps)
-        .filter(|map| !is_data_map(map.name().as_encoded_bytes()))
-        .map(|map| Ok((map.name().to_string_lossy().into_owned(), Arc::new(Map::of(&map)?))))
-        .collect()
+/// Has an object loaded once the last look has found nothing.
+fn load(
+    loader: &mut Loader,
+    admitted: &Admitted,
+    order: &Order,
+    maps: &[BorrowedFd<'_>],
+) -> Result<Product, BpfError> {
+    let model = admitted.object().model();
+    loader.load(order, maps, |prepared| look::look(prepared, model)).map_err(|reason| match reason {
+        NotLoaded::Refused(refused) => load_error(admitted, refused),
+        NotLoaded::Different(difference) => BpfError::LastLook(difference),
+    })
 }
 
 /// Returns whether libbpf created this map for a global data section.
-fn is_data_map(map: &[u8]) -> bool {
+pub(super) fn is_data_map(map: &[u8]) -> bool {
     let named_like_section = std::str::from_utf8(map).is_ok_and(globals::is_global_data);
     named_like_section || [".data", ".bss", ".rodata"].iter().any(|section| is_section_map(map, section))
 }
@@ -620,21 +595,8 @@ fn not_found(what: &'static str, name: &str, known: Vec<String>) -> BpfError {
     BpfError::NotFound { what, name: name.into(), known }
 }
 
-/// Returns the first program whose log says something, and that log.
-fn verifier_log(logs: Vec<(String, Vec<u8>)>) -> Option<(String, VerifierLog)> {
-    let mut said =
-        logs.into_iter().filter_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
-    let (program, log) = said.next()?;
-    tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
-    Some((program, log))
-}
-
-fn load_error(
-    admitted: &Admitted,
-    errno: Errno,
-    verifier: Option<(String, VerifierLog)>,
-    libbpf: Vec<String>,
-) -> BpfError {
+fn load_error(admitted: &Admitted, refused: Refused) -> BpfError {
+    let (errno, verifier, libbpf) = (refused.errno(), refused.verifier(), refused.libbpf);
     let model = admitted.object().model();
     let member = verifier.as_ref().and_then(|(program, log)| {
         let unfit = log.unfit_member()?;

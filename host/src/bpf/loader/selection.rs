@@ -8,17 +8,15 @@
 //! An object may contain forms of one program for different kernels, of which a kernel takes only some. libbpf
 //! loads all programs of an object or none.
 
-use std::os::fd::AsFd as _;
-
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::model::MapInitSlot;
 use ks_compiler::object::table::ProgramType;
-use libbpf_rs::{MapCore as _, MapType, OpenObject};
-use nix::errno::Errno;
+
+use super::{ChosenPrograms, OnlyPrograms};
 
 /// A choice of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Selection<'a> {
+pub(in crate::bpf) enum Selection<'a> {
     /// Those that the object loads by default.
     All,
     /// The program of this name, and those that tables of programs contain from the start.
@@ -30,21 +28,14 @@ pub(super) enum Selection<'a> {
 }
 
 impl Selection<'_> {
-    /// Applies the choice to an object that is not prepared yet.
-    pub(super) fn apply(self, open: &mut OpenObject, model: &Model) -> Result<(), Errno> {
+    /// Returns the chosen programs of an object.
+    pub(in crate::bpf) fn of(self, model: &Model) -> ChosenPrograms {
         if self == Selection::All {
-            return Ok(());
+            return ChosenPrograms::Default;
         }
-        for mut program in open.progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            program.set_autoload(self.includes(&name, model));
-        }
-        if self != Selection::Structs {
-            for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
-                map.set_autocreate(false).map_err(|_| Errno::last())?;
-            }
-        }
-        Ok(())
+        let names = model.programs.iter().map(|program| program.name.as_str());
+        let names = names.filter(|name| self.includes(name, model)).map(str::to_owned).collect();
+        ChosenPrograms::Only(OnlyPrograms { names, structs: self == Selection::Structs })
     }
 
     fn includes(self, name: &str, model: &Model) -> bool {
@@ -60,14 +51,4 @@ impl Selection<'_> {
             Selection::Maps => false,
         }
     }
-}
-
-/// Makes an object use the maps of one that is loaded.
-pub(super) fn share_maps(open: &mut OpenObject, loaded: &libbpf_rs::Object) -> Result<(), Errno> {
-    for mut map in open.maps_mut().filter(|map| map.map_type() != MapType::StructOps) {
-        if let Some(known) = loaded.maps().find(|known| known.name() == map.name()) {
-            map.reuse_fd(known.as_fd()).map_err(|_| Errno::last())?;
-        }
-    }
-    Ok(())
 }

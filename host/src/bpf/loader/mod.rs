@@ -1,0 +1,207 @@
+//! Loading an object: what the loader is told, what it answers, and what it hands over.
+//!
+//! ```text
+//! Object -- Order, maps to reuse --> libbpf: open, fill in values, select, prepare
+//!        <- Prepared ---------------/   the instructions as they are, and what they refer to
+//!     last look (super::look)
+//!        -- go on -----------------> libbpf: load
+//!        <- Product: descriptors --/    or Refused: errno, the verifier's log, libbpf's messages
+//! ```
+//!
+//! libbpf keeps nothing afterwards but structs that can be registered: maps, programs and the pages of variables are
+//! used through the descriptors.
+
+mod libbpf;
+mod selection;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use ks_host_macros::Wire;
+use nix::errno::Errno;
+
+pub(super) use self::libbpf::{LibbpfLoader, parse};
+pub(super) use self::selection::Selection;
+use super::map::MapShape;
+use super::verifier_log::VerifierLog;
+
+/// What is to be loaded.
+#[derive(Debug, Wire)]
+pub(crate) struct Order {
+    /// Name of the object.
+    pub(super) name: String,
+    /// The object, written from the judged model.
+    pub(super) elf: Vec<u8>,
+    /// Values of variables that differ from the object's.
+    pub(super) written: Vec<Written>,
+    /// Maps that exist already, in the order of their descriptors.
+    pub(super) reused: Vec<String>,
+    pub(super) programs: ChosenPrograms,
+}
+
+/// Bytes of a section that were written before the load.
+#[derive(Debug, Clone, Wire)]
+pub(crate) struct Written {
+    pub(super) section: String,
+    pub(super) offset: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The programs to load.
+#[derive(Debug, Wire)]
+pub(crate) enum ChosenPrograms {
+    /// Those that the object loads by default.
+    Default,
+    /// These and no others.
+    Only(OnlyPrograms),
+}
+
+/// Programs by their names.
+#[derive(Debug, Wire)]
+pub(crate) struct OnlyPrograms {
+    pub(super) names: Vec<String>,
+    /// Whether kernel structs (struct_ops) are created.
+    pub(super) structs: bool,
+}
+
+/// An object before it is loaded: relocated instructions, and what their numbers mean.
+#[derive(Debug, Wire)]
+pub(crate) struct Prepared {
+    pub(super) programs: Vec<PreparedProgram>,
+    pub(super) maps: Vec<PreparedMap>,
+    pub(super) modules: Vec<PreparedModule>,
+}
+
+/// The instructions of a program, and of the functions that it calls.
+#[derive(Debug, Wire)]
+pub(crate) struct PreparedProgram {
+    pub(super) name: String,
+    pub(super) code: Vec<u8>,
+}
+
+/// The descriptor by which instructions refer to a map; none if it was not created.
+#[derive(Debug, Wire)]
+pub(crate) struct PreparedMap {
+    pub(super) name: String,
+    pub(super) descriptor: Option<i32>,
+}
+
+/// The descriptor by which instructions refer to the types of a kernel module.
+#[derive(Debug, Wire)]
+pub(crate) struct PreparedModule {
+    pub(super) descriptor: i32,
+    pub(super) name: String,
+}
+
+/// A loaded object.
+#[derive(Debug)]
+pub(crate) struct Product {
+    pub(super) maps: Vec<LoadedMap>,
+    pub(super) programs: Vec<LoadedProgram>,
+}
+
+/// A created map, also that of a section of variables or of a kernel struct.
+#[derive(Debug)]
+pub(crate) struct LoadedMap {
+    pub(super) facts: MapFacts,
+    pub(super) descriptor: OwnedFd,
+}
+
+#[derive(Debug, Wire)]
+pub(crate) struct MapFacts {
+    pub(super) name: String,
+    pub(super) shape: MapShape,
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub(crate) struct LoadedProgram {
+    pub(super) facts: ProgramFacts,
+    pub(super) descriptor: OwnedFd,
+}
+
+#[derive(Debug, Wire)]
+pub(crate) struct ProgramFacts {
+    /// The name in the object, not cut.
+    pub(super) name: String,
+    pub(super) section: String,
+    /// Type, a number of `enum bpf_prog_type`.
+    pub(super) kind: u32,
+    /// A number of `enum bpf_attach_type`.
+    pub(super) attach_type: u32,
+}
+
+/// libbpf or the kernel refused.
+#[derive(Debug, Wire)]
+pub(crate) struct Refused {
+    errno: i32,
+    log: Option<ProgramLog>,
+    /// What libbpf said.
+    pub(super) libbpf: Vec<String>,
+}
+
+/// What the verifier said of a program.
+#[derive(Debug, Wire)]
+struct ProgramLog {
+    program: String,
+    text: Vec<u8>,
+}
+
+impl Refused {
+    fn new(errno: Errno, log: Option<ProgramLog>, libbpf: Vec<String>) -> Refused {
+        Refused { errno: errno as i32, log, libbpf }
+    }
+
+    pub(super) fn errno(&self) -> Errno {
+        Errno::from_raw(self.errno)
+    }
+
+    /// Returns the program that the verifier refused, and what it said.
+    pub(super) fn verifier(&self) -> Option<(String, VerifierLog)> {
+        let ProgramLog { program, text } = self.log.as_ref()?;
+        let log = VerifierLog::from_buffer(text)?;
+        tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
+        Some((program.clone(), log))
+    }
+}
+
+/// Why nothing was loaded.
+#[derive(Debug)]
+pub(crate) enum NotLoaded {
+    Refused(Refused),
+    /// The last look found a difference.
+    Different(String),
+}
+
+/// Loads objects, and registers the structs of those that it has loaded.
+#[derive(Debug)]
+pub(super) enum Loader {
+    /// libbpf in this process.
+    Here(LibbpfLoader),
+}
+
+impl Loader {
+    /// Loads an object on these maps, once `look` has found nothing wrong in what libbpf prepared.
+    ///
+    /// # Errors
+    /// [`NotLoaded`].
+    pub(super) fn load(
+        &mut self,
+        order: &Order,
+        reused: &[BorrowedFd<'_>],
+        look: impl FnOnce(&Prepared) -> Result<(), String>,
+    ) -> Result<Product, NotLoaded> {
+        match self {
+            Loader::Here(loader) => loader.load(order, reused, look),
+        }
+    }
+
+    /// Registers the kernel struct of this name. It is registered until the descriptor is closed.
+    ///
+    /// # Errors
+    /// Of bpf(2), BPF_LINK_CREATE; ENOENT if there is none.
+    pub(super) fn register(&mut self, name: &str) -> Result<OwnedFd, Errno> {
+        match self {
+            Loader::Here(loader) => loader.register(name),
+        }
+    }
+}
