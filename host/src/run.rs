@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,9 +13,10 @@ use wasmtime::Store;
 use wasmtime::component::Linker;
 
 use crate::apart::Apart;
+use crate::bpf::loader::LoaderProcess;
 use crate::bpf::{self, Object};
 use crate::command::Command;
-use crate::confine::{Confinement, FileOfOne, Outputs, RunNeeds};
+use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
 use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::plugin::{
@@ -22,6 +24,8 @@ use crate::plugin::{
     Prepared, Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, Request};
+use crate::processes::Grandchild;
+use crate::processes::zygote::Forked;
 use crate::worker::{self, Export, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
@@ -374,10 +378,19 @@ impl PreparedPlugin {
             Ok(worker) => worker,
             Err(error) => return Outcome::Failed(error.to_string()),
         };
+        // Ended when the run has: the plugin's thread may end no process.
+        let (_loader, loader_socket) = match self.loader(form, &options) {
+            Ok(Some(Forked { process, socket })) => (Some(process), Some(socket)),
+            Ok(None) => (None, None),
+            Err(error) => {
+                return Outcome::Failed(format!("{}: no process loads its object: {error}", options.name));
+            }
+        };
         let answers = Arc::new(AtomicBool::new(false));
         let run = WorkerRun {
             engine: self.engine.clone(),
             asked: self.asked(),
+            loader: loader_socket,
             pid: worker.pid(),
             answers: Arc::clone(&answers),
         };
@@ -390,7 +403,7 @@ impl PreparedPlugin {
             |how| {
                 // A worker that waits for an answer computes nothing, and a signal would be a switch to count.
                 if how == Interrupt::End || !answers.load(Ordering::Relaxed) {
-                    process.interrupt(how);
+                    worker::interrupt(&process, how);
                 }
             },
             move || match run.serve(&socket, options, &functions, call) {
@@ -408,6 +421,12 @@ impl PreparedPlugin {
             }
             _ => outcome,
         }
+    }
+
+    /// Starts the loader of the object, if the run has one.
+    fn loader(&self, form: &WorkerForm, options: &RunOptions) -> io::Result<Option<Forked<Grandchild>>> {
+        let has_object = self.objects.own().is_some() && !matches!(options.calls, Calls::Replayed(_));
+        has_object.then(|| form.program.start_loader()).transpose()
     }
 
     /// Links the plugin with the implementation of its host calls.
@@ -514,6 +533,8 @@ fn with_lost_output(outcome: Outcome, state: &State) -> Outcome {
 struct WorkerRun {
     engine: Engine,
     asked: Asked,
+    /// The socket to the loader of its object.
+    loader: Option<FileOfOne>,
     /// The process, whose only thread is the plugin's own.
     pid: i32,
     /// Whether it waits for an answer.
@@ -543,7 +564,8 @@ impl WorkerRun {
             Ok(socket) => Box::new(RemoteMemory(socket)),
             Err(error) => return Ok(Outcome::Failed(format!("no descriptor for its memory: {error}"))),
         };
-        let mut state = match state(self.asked, options, confine, &[socket.as_fd(), memory.0.as_fd()]) {
+        let apart = ApartFrom { sockets: [socket.as_fd(), memory.0.as_fd()], loader: self.loader };
+        let mut state = match state(self.asked, options, confine, Some(apart)) {
             Ok(state) => state.of_task(self.pid, memory),
             Err(outcome) => return Ok(outcome),
         };
@@ -570,18 +592,27 @@ fn instantiate(
     confine: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Instance<State>, Outcome> {
     let limits = Limits::of(&options.policy);
-    prepared.instantiate(state(asked, options, confine.as_deref(), &[])?, &limits)
+    prepared.instantiate(state(asked, options, confine.as_deref(), None)?, &limits)
 }
 
-/// Creates the state of a run on the calling thread, which may write to these sockets. With `confine`, the thread is
-/// confined to the needs of a plugin that imports these functions.
+/// What a run has in processes of its own.
+struct ApartFrom<'a> {
+    /// The sockets to its worker.
+    sockets: [BorrowedFd<'a>; 2],
+    /// The socket to the loader of its object.
+    loader: Option<FileOfOne>,
+}
+
+/// Creates the state of a run on the calling thread. With `confine`, the thread is confined to the needs of a plugin that
+/// imports these functions.
 fn state(
     asked: Asked,
     options: RunOptions,
     confine: Option<&BTreeSet<String>>,
-    sockets: &[BorrowedFd<'_>],
+    apart: Option<ApartFrom<'_>>,
 ) -> Result<State, Outcome> {
     let names = asked.imports.iter().any(|import| import.contains("/symbols@"));
+    let (sockets, loader) = apart.map(|apart| (apart.sockets, apart.loader)).unzip();
     let admitted = asked.allowed(&options)?;
     let confinement = confine.map(|functions| {
         let object = admitted.as_ref().map(Admitted::object);
@@ -592,6 +623,13 @@ fn state(
     let outputs = Outputs::open_now();
     let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {
+        if let Some(socket) = loader.flatten() {
+            let rights = confine::loader_rights(object.judged(), confine.is_some());
+            let loader = LoaderProcess::start(socket, rights, object.descriptors()).map_err(|error| {
+                Outcome::Failed(format!("{}: no process loads its object: {error}", options.name))
+            })?;
+            object.load_apart(loader);
+        }
         object.supervise().map_err(|errno| {
             Outcome::Failed(format!(
                 "{}: cannot start the process that detaches tc programs: {errno}",
@@ -619,7 +657,9 @@ fn state(
         };
         let supervisor = object.as_ref().and_then(|object| object.as_ref().ok()?.supervisor());
         let outputs = outputs.with(supervisor).with(command.as_ref().and_then(Command::gate));
-        let outputs = sockets.iter().fold(outputs, |outputs, socket| outputs.with(Some(*socket)));
+        let loader = object.as_ref().and_then(|object| object.as_ref().ok()?.loader());
+        let sockets = sockets.into_iter().flatten().chain(loader);
+        let outputs = sockets.fold(outputs, |outputs, socket| outputs.with(Some(socket)));
         confinement
             .enter(&outputs)
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;

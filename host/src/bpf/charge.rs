@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use nix::unistd::{SysconfVar, sysconf};
 
+use super::delivered::LoadedMap;
 use super::error::BpfError;
-use super::loader::LoadedMap;
 use super::map::{MapShape, possible_cpus};
 use crate::policy::Admitted;
 
@@ -18,9 +18,9 @@ use crate::policy::Admitted;
 pub(super) fn check(maps: &[LoadedMap], admitted: &Admitted) -> Result<(), BpfError> {
     let cpus = possible_cpus()?;
     let charge = |name: &str| {
-        let map = maps.iter().find(|map| map.facts.name == name)?;
+        let map = maps.iter().find(|map| map.name == name)?;
         let bytes = memlock(map.descriptor.as_fd())?;
-        (bytes != footprint(map.facts.shape, cpus as u64)).then_some(bytes)
+        (bytes != footprint(map.shape, cpus as u64)).then_some(bytes)
     };
     admitted.check_charges(cpus, charge).map_err(BpfError::OverLimits)
 }

@@ -40,6 +40,9 @@ pub enum BpfError {
     /// The object prepared by libbpf differs from the one the policy judged; with the difference.
     #[error("what is about to be loaded is not what was judged: {0}")]
     LastLook(String),
+    /// The process that loads objects has ended; with how.
+    #[error("the process that loads BPF objects is gone: {0}")]
+    NoLoader(String),
     /// libbpf or the kernel rejected the object.
     #[error("the BPF object cannot be loaded: {}", .0.errno)]
     Load(Box<LoadError>),

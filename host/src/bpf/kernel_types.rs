@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use ks_compiler::object::btf::{Btf, SplitBtf};
+use ks_compiler::object::btf::{Btf, SplitBtf, Type, TypeId};
 
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 
@@ -40,4 +40,24 @@ pub(super) fn modules() -> Result<Vec<(String, SplitBtf<'static>)>, String> {
         modules.push((name, types));
     }
     Ok(modules)
+}
+
+/// Whether a function, variable or name of a type with this id has a wanted name: in the kernel, or in one of its
+/// modules, whose ids come after the kernel's.
+///
+/// # Errors
+/// As [`modules`].
+pub(super) fn any_named(id: TypeId, is_wanted: impl Fn(&str) -> bool) -> Result<bool, String> {
+    let base = running()?;
+    if id.0 <= base.len() {
+        let name = match base.get(id) {
+            Ok(Type::Func { name, .. } | Type::Typedef { name, .. }) => name,
+            _ => return Ok(false),
+        };
+        return Ok(is_wanted(name));
+    }
+    let named = |(_, types): &(String, SplitBtf<'static>)| {
+        types.name_and_kind(id).is_some_and(|(name, _)| is_wanted(name))
+    };
+    Ok(modules()?.iter().any(named))
 }

@@ -4,13 +4,13 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libbpf_rs::{MapCore, MapType};
+use libbpf_rs::MapType;
 use nix::errno::Errno;
 
 use super::cursor::{Cursor, CursorContent, is_unsupported};
+use super::delivered::LoadedMap;
 use super::error::BpfError;
-use super::loader::{LoadedMap, MapFacts};
-use super::sys::{RawMap, map_type};
+use super::sys::{self, RawMap};
 use crate::host_bytes::HostBytes;
 
 /// Type, sizes and capacity of a map.
@@ -29,14 +29,19 @@ pub struct MapShape {
 }
 
 impl MapShape {
-    pub(super) fn of(map: &libbpf_rs::Map<'_>) -> MapShape {
-        MapShape {
-            ty: map_type(map),
-            key_size: map.key_size(),
-            value_size: map.value_size(),
-            max_entries: map.max_entries(),
-            per_cpu: map.map_type().is_percpu(),
-        }
+    /// Asks the kernel for the shape of a map.
+    ///
+    /// # Errors
+    /// Of bpf(2), BPF_OBJ_GET_INFO_BY_FD.
+    pub(super) fn of(map: BorrowedFd<'_>) -> Result<MapShape, Errno> {
+        let info = sys::map_info(map)?;
+        Ok(MapShape {
+            ty: info.type_,
+            key_size: info.key_size,
+            value_size: info.value_size,
+            max_entries: info.max_entries,
+            per_cpu: MapType::from(info.type_).is_percpu(),
+        })
     }
 }
 
@@ -127,9 +132,9 @@ pub struct Map {
 }
 
 impl Map {
-    /// Returns a map that the loader handed over.
+    /// Returns a map that the loader delivered.
     pub(super) fn of(map: LoadedMap) -> Result<Map, BpfError> {
-        let LoadedMap { facts: MapFacts { name, shape }, descriptor } = map;
+        let LoadedMap { name, shape, descriptor } = map;
         let slots = if shape.per_cpu { possible_cpus()? } else { 1 };
         Ok(Map::passed_on(name, shape, slots, descriptor))
     }

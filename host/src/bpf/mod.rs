@@ -10,6 +10,7 @@
 mod attach;
 mod charge;
 mod cursor;
+mod delivered;
 mod error;
 pub mod feature;
 mod globals;
@@ -17,7 +18,7 @@ mod image;
 mod kernel_types;
 mod layout;
 mod link;
-mod loader;
+pub(crate) mod loader;
 mod look;
 mod losses;
 mod map;

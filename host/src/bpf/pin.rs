@@ -20,9 +20,9 @@ use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::geteuid;
 
+use super::delivered::LoadedMap;
 use super::error::BpfError;
 use super::globals::Variable;
-use super::loader::LoadedMap;
 use super::sys;
 use crate::opener;
 use crate::policy::PluginObject;
@@ -99,8 +99,8 @@ impl Pins {
             return Ok(true);
         }
         let root = root()?;
-        for map in maps.iter().filter(|map| !reused.contains(&map.facts.name)) {
-            let Some(path) = self.wanted.get(&map.facts.name).map(|path| root.join(path)) else { continue };
+        for map in maps.iter().filter(|map| !reused.contains(&map.name)) {
+            let Some(path) = self.wanted.get(&map.name).map(|path| root.join(path)) else { continue };
             if !opener::pin(&path, map.descriptor.as_fd())? {
                 return Ok(false);
             }

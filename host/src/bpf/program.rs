@@ -9,9 +9,9 @@ use ks_compiler::object::table::ProgramType;
 use nix::errno::Errno;
 
 use super::attach::Supervisor;
+use super::delivered::LoadedProgram;
 use super::error::BpfError;
 use super::link::Link;
-use super::loader::LoadedProgram;
 use super::map::Map;
 use super::occupant::OccupantFinder;
 use super::statistics::SkippedRuns;
@@ -85,12 +85,12 @@ pub struct Program<'object> {
 impl Program<'_> {
     /// Returns the name in the object, not truncated.
     pub fn name(&self) -> String {
-        self.loaded.facts.name.clone()
+        self.loaded.name.clone()
     }
 
     /// Returns the type, according to the object.
     pub fn kind(&self) -> LoadedType {
-        LoadedType::from(self.loaded.facts.kind)
+        LoadedType::from(self.loaded.kind)
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -99,7 +99,7 @@ impl Program<'_> {
 
     /// The section of the object that it lies in, which says what it is attached to.
     pub(super) fn section(&self) -> &str {
-        &self.loaded.facts.section
+        &self.loaded.section
     }
 
     /// Queries the kernel about the program.

@@ -118,13 +118,6 @@ pub(super) fn forget_pin_path(map: &mut OpenMapMut<'_>) {
     unsafe { libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), ptr::null()) };
 }
 
-/// Returns the kind of a map, a number of `enum bpf_map_type`. libbpf-rs has no names for the newest kinds
-/// and loses their numbers.
-pub(super) fn map_type(map: &impl AsRawLibbpf<LibbpfType = libbpf_sys::bpf_map>) -> u32 {
-    // SAFETY: the map belongs to a live open or loaded object.
-    unsafe { libbpf_sys::bpf_map__type(map.as_libbpf_object().as_ptr()) }
-}
-
 /// Redirects libbpf's messages to [`print::hook`].
 ///
 /// libbpf-rs offers this, too, but treats invalid UTF-8 as an error of the caller and panics across C frames:
@@ -397,6 +390,37 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_pr
     // SAFETY: `info` has `len` bytes, all zero: the kernel follows none of the pointers in it, and writes no
     // more than `len` bytes.
     check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len) })?;
+    Ok(info)
+}
+
+/// Returns the kernel's information about a program, and the ids of its maps.
+///
+/// Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.
+pub(super) fn program_info_and_maps(
+    program: BorrowedFd<'_>,
+) -> Result<(libbpf_sys::bpf_prog_info, Vec<u32>), Errno> {
+    let count = program_info(program)?.nr_map_ids;
+    let mut maps = vec![0_u32; count as usize];
+    let mut info = libbpf_sys::bpf_prog_info {
+        nr_map_ids: count,
+        map_ids: maps.as_mut_ptr() as u64,
+        ..Default::default()
+    };
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` has `len` bytes; its only pointer points to as many numbers as it says.
+    check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len) })?;
+    maps.truncate(info.nr_map_ids.min(count) as usize);
+    Ok((info, maps))
+}
+
+/// Returns the kernel's information about a map.
+///
+/// Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.
+pub(super) fn map_info(map: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_map_info, Errno> {
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` has `len` bytes, all zero: the kernel follows none of the pointers in it.
+    check(unsafe { libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut len) })?;
     Ok(info)
 }
 

@@ -41,6 +41,20 @@ pub(super) fn needed(confinement: &Confinement) -> CapsHashSet {
     wanted.into_iter().filter(|(needs, _)| *needs).map(|(_, capability)| capability).collect()
 }
 
+/// Returns the capabilities that loading an object takes, as far as it does not attach it.
+pub(super) fn to_load(needs: &Confinement) -> CapsHashSet {
+    let has_finer = caps::has_cap(None, CapSet::Bounding, Capability::CAP_BPF).is_ok();
+    let wanted = [
+        (needs.programs, Capability::CAP_PERFMON),
+        (needs.object, Capability::CAP_BPF),
+        (needs.network, Capability::CAP_NET_ADMIN),
+        (needs.symbols, Capability::CAP_SYSLOG),
+        (needs.modules || !has_finer, Capability::CAP_SYS_ADMIN),
+        (!has_finer, Capability::CAP_SYS_RESOURCE),
+    ];
+    wanted.into_iter().filter(|(needs, _)| *needs).map(|(_, capability)| capability).collect()
+}
+
 /// Returns whether this kernel opens events only with CAP_SYS_ADMIN. Debian's kernels do if
 /// `kernel.perf_event_paranoid` is 3, their default; CAP_PERFMON does not suffice there.
 fn is_closed() -> bool {

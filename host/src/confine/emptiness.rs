@@ -3,8 +3,11 @@
 //!
 //! Source: Documentation/userspace-api/landlock.rst, v6.18; landlock(7).
 
+use std::path::PathBuf;
+
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr as _, RulesetError, Scope,
+    ABI, Access as _, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetError, Scope, path_beneath_rules,
 };
 
 /// The newest interface whose rights are taken. A kernel with an older one takes those that it knows, one without
@@ -21,6 +24,23 @@ pub(super) fn leave_nothing() -> Result<RestrictionStatus, RulesetError> {
         .handle_access(AccessNet::from_all(KNOWN))?
         .scope(Scope::from_all(KNOWN))?
         .create()?
+        .restrict_self()
+}
+
+/// Leaves nothing but reading what is at or below these paths, as far as they exist.
+///
+/// # Errors
+/// If a kernel with Landlock refuses.
+pub(super) fn leave_readable(
+    paths: impl IntoIterator<Item = PathBuf>,
+) -> Result<RestrictionStatus, RulesetError> {
+    let readable = AccessFs::ReadFile | AccessFs::ReadDir;
+    Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()?
+        .add_rules(path_beneath_rules(paths, readable))?
         .restrict_self()
 }
 

@@ -243,6 +243,11 @@ const CALLS: &[CallGroup] = &[
     .with(&[&[Condition::Output { at: 0 }]], "to outputs that were open when the plugin started"),
     calls(&[(libc::SYS_sendmsg, "sendmsg")], "descriptors of maps, to the plugin's process")
         .with(&[&[Condition::Output { at: 0 }]], "to outputs that were open when the plugin started"),
+    calls(
+        &[(libc::SYS_recvmsg, "recvmsg"), (libc::SYS_recvfrom, "recvfrom")],
+        "maps and programs of the process that loads them",
+    )
+    .with(&[&[Condition::Output { at: 0 }]], "from outputs that were open when the plugin started"),
     calls(&[(libc::SYS_sendto, "sendto")], "output to a socket").with(
         &[&[Condition::Output { at: 0 }, Condition::Null { at: 4 }]],
         "to outputs that were open when the plugin started, without an address",

@@ -18,6 +18,7 @@
 mod capabilities;
 mod emptiness;
 mod filter;
+mod loader;
 mod reader;
 mod search;
 mod surroundings;
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 use ks_compiler::object::model::{Ksym, KsymKind, Object, Program};
 use ks_compiler::object::table::MapKind;
 
+pub(crate) use loader::{enter_loader, loader_rights};
 pub use reader::ReaderFiles;
 pub(crate) use reader::enter_reader;
 pub(crate) use surroundings::FileOfOne;
@@ -90,6 +92,9 @@ pub enum ConfineError {
     /// The seccomp filter was rejected.
     #[error("cannot filter the system calls of the plugin's thread: {0}")]
     Filter(#[from] seccompiler::Error),
+    /// A limit of the process.
+    #[error("cannot limit the process: {0}")]
+    Limits(#[from] nix::errno::Errno),
     /// Landlock is there, and refuses.
     #[error("cannot take files from the plugin's process: {0}")]
     Files(#[from] landlock::RulesetError),
@@ -194,5 +199,9 @@ pub fn system_calls() -> String {
         With `--isolation process` the plugin runs in a process that makes these calls and no others. It has the user nobody, no \
         capability, a socket to ks-host, and the maps whose pages it shares; the thread of ks-host that answers it has the filter \
         above.\n\n";
-    format!("{}\n{of_worker}{}", filter::table(), worker::table())
+    let of_loader = "\n## The process that loads an object\n\n\
+        With `--isolation process` another process loads the plugin's BPF object. It has the user nobody, the capabilities to load \
+        what this object has, and a socket to ks-host, which attaches what it delivers. It reads types, names and settings of the \
+        kernel, and no other files where the kernel has Landlock.\n\n";
+    format!("{}\n{of_worker}{}{of_loader}{}", filter::table(), worker::table(), loader::table())
 }

@@ -37,6 +37,7 @@ pub fn explain(error: &BpfError) -> Explanation {
             Explanation { kind: FailureKind::NotFound, because: Some(known_names(what, known)), remedy: None }
         }
         BpfError::Unsound(_) | BpfError::LastLook(_) => plain(FailureKind::Invalid),
+        BpfError::NoLoader(_) => plain(FailureKind::Kernel),
         BpfError::PidNamespace(_) => plain(FailureKind::Unsupported),
         BpfError::Load(load) => explain_load(load),
         BpfError::UnsupportedKind { .. } => plain(FailureKind::Unsupported),

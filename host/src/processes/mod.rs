@@ -1,4 +1,8 @@
-//! What the processes of this program have in common: how a child begins, and messages between them.
+//! What the processes of this program have in common: how a child begins and ends, and messages between them.
 
 pub(crate) mod channel;
+mod process;
 pub(crate) mod sys;
+pub(crate) mod zygote;
+
+pub(crate) use process::{Grandchild, Process};

@@ -9,8 +9,9 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::signal::{SigHandler, Signal, signal as set_handler};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::unistd::Pid;
 
 /// Receives bytes, and at most one descriptor; further descriptors are closed.
 pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
@@ -44,7 +45,55 @@ pub(crate) fn close_others() -> Result<(), Errno> {
 /// Source: wait(2), "NOTES".
 pub(crate) fn keep_ended_children() -> Result<(), Errno> {
     // SAFETY: the default action runs no code of this process.
-    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map(drop)
+    unsafe { set_handler(Signal::SIGCHLD, SigHandler::SigDfl) }.map(drop)
+}
+
+/// Makes a copy of this process that is a child of this one's parent. Returns its number, and none in the copy.
+///
+/// Source: clone(2), CLONE_PARENT.
+pub(crate) fn fork_sibling() -> Result<Option<Pid>, Errno> {
+    // SAFETY: no pointers: the copy goes on with a copy of the stack. This process has one thread, so that nothing is half
+    // done in the copy. The C library keeps its number of the thread only for locks that know their owner, which none
+    // here does.
+    let answer = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) };
+    let pid = i32::try_from(Errno::result(answer)?).map_err(|_| Errno::EOVERFLOW)?;
+    Ok((pid != 0).then(|| Pid::from_raw(pid)))
+}
+
+/// Makes a copy of this process. Returns a descriptor of it (pidfd_open(2)), and none in the copy.
+///
+/// Source: clone(2), CLONE_PIDFD; since Linux 5.2.
+pub(crate) fn fork_child() -> Result<Option<OwnedFd>, Errno> {
+    let mut descriptor: libc::c_int = -1;
+    // SAFETY: as in `fork_sibling`; the kernel writes one number to the pointer before the call returns, in the parent.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_clone, libc::CLONE_PIDFD | libc::SIGCHLD, 0, &raw mut descriptor, 0, 0)
+    };
+    if Errno::result(answer)? == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the kernel has just created this descriptor for this process, and nothing else knows its number.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// Sends a signal to the process of a descriptor.
+///
+/// Source: pidfd_send_signal(2); since Linux 5.1.
+pub(crate) fn signal(process: BorrowedFd<'_>, signal: Signal) -> Result<(), Errno> {
+    let (process, signal) = (process.as_raw_fd(), signal as libc::c_int);
+    // SAFETY: the third argument is null, and there are no other pointers.
+    Errno::result(unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, process, signal, std::ptr::null::<libc::siginfo_t>(), 0)
+    })
+    .map(drop)
+}
+
+/// Leaves nothing of ended children of this process.
+///
+/// Source: wait(2), "NOTES".
+pub(crate) fn forget_ended_children() -> Result<(), Errno> {
+    // SAFETY: to ignore a signal runs no code of this process.
+    unsafe { set_handler(Signal::SIGCHLD, SigHandler::SigIgn) }.map(drop)
 }
 
 /// Makes this process die with the thread that started it, untraceable, and without core files.

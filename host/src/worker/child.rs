@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
@@ -16,31 +16,35 @@ use wasmtime::component::Component;
 
 use super::protocol::{End, Export, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
 use super::{confine, sys};
+use crate::bpf::loader;
 use crate::options::RunOptions;
 use crate::plugin::{
     Engine, Facts, Instance, Limits, Outcome, PluginError, Prepared, STACK_BYTES, TrustedCode, thread_name,
 };
 use crate::policy::Policy;
-use crate::processes;
 use crate::processes::channel::{self, Received};
+use crate::processes::zygote::{self, ChildKind};
 use crate::world::served::{Broker, WorkerOwn};
 use crate::world::{self, Answers, State};
 
-/// The only argument of a worker.
-pub(super) const ARGUMENT: &str = "--ks-host-worker-process";
-
-/// Runs a worker and exits, if this process was started as one ([`super::WorkerProgram`]); returns otherwise.
+/// Runs a process of [`super::WorkerProgram`] and exits, if this process was started as one; returns otherwise.
 /// `main` calls it first, before it starts threads or opens files.
 pub fn serve_if_asked() {
-    work_if_asked(|loaded, entry, broker| run(&loaded.prepared, entry, broker));
+    work_if_asked(|loaded, entry, broker| run(&loaded.prepared, entry, broker), |_| None);
 }
 
-/// As [`serve_if_asked`], but calls this after the plugin has run, with all that it holds: for tests of what somebody
-/// reaches who runs code of his own in a worker. It has the socket to the broker, and the name of the test that is to
-/// run; what it returns becomes the reason of the plugin's end.
+/// As [`serve_if_asked`], but calls these, with all that a process holds: for tests of what somebody reaches who runs code
+/// of his own in it.
+///
+/// `in_worker` is called after the plugin has run, with the socket to the broker and the name of the test that is to run;
+/// what it returns becomes the reason of the plugin's end. `in_loader` is called when an object of this name is to be loaded;
+/// if it returns something, that is the difference that kept the object from being loaded.
 #[doc(hidden)]
-pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
-    work_if_asked(|loaded, entry, broker| {
+pub fn serve_taken_over_if_asked(
+    in_worker: impl FnOnce(&File, &str) -> String,
+    in_loader: impl Fn(&str) -> Option<String>,
+) {
+    let act = |loaded: &Loaded, entry: &ExportCall, broker: Connection| {
         let socket = Arc::clone(&broker.0);
         let mut instance = match instance(&loaded.prepared, entry, broker) {
             Ok(instance) => instance,
@@ -51,8 +55,9 @@ pub fn serve_taken_over_if_asked(attack: impl FnOnce(&File, &str) -> String) {
             return FromWorker::Ended(End::of(outcome));
         }
         let test = if let Export::Test(name) = &entry.export { name } else { "" };
-        FromWorker::Ended(End::Failed(attack(&socket, test)))
-    });
+        FromWorker::Ended(End::Failed(in_worker(&socket, test)))
+    };
+    work_if_asked(act, in_loader);
 }
 
 /// Confines this process as one that runs a plugin: for measuring what the filter of system calls costs.
@@ -65,20 +70,17 @@ pub fn confine_like_a_worker() -> io::Result<()> {
     confine::enter(&filter, &Policy::nothing()).map_err(io::Error::other)
 }
 
-fn work_if_asked(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) {
-    let arguments: Vec<_> = std::env::args_os().skip(1).take(2).collect();
-    if arguments != [ARGUMENT] {
-        return;
-    }
-    let code = match work(act) {
-        Ok(()) => 0,
-        // Standard error is only visible if a person starts the process.
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "a process of ks-host cannot go on: {error}");
-            1
-        }
-    };
-    std::process::exit(code)
+fn work_if_asked(
+    act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker,
+    attack: impl Fn(&str) -> Option<String>,
+) {
+    zygote::serve_if_asked(
+        || Engine::new().map_err(io::Error::other),
+        |kind, engine| match kind {
+            ChildKind::Worker => work(&engine, act),
+            ChildKind::Loader => loader::serve(attack),
+        },
+    );
 }
 
 /// The socket to the broker.
@@ -129,13 +131,10 @@ fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "another message was expected")
 }
 
-fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io::Result<()> {
-    processes::sys::close_others()?;
+fn work(engine: &Engine, act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io::Result<()> {
     // Until it drops its rights, which may change the user: that resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let broker = Connection(Arc::new(io::stdin().as_fd().try_clone_to_owned()?.into()));
-    // It may have been started ahead: this takes time, and the code takes some to arrive.
-    let engine = Engine::new().map_err(io::Error::other)?;
     let (ToWorker::Start(start), Some(code)) = broker.receive()? else { return Err(unexpected()) };
     // Before the broker knows that it is ready: until then the signal would end it.
     sys::interrupt_by_signal(engine.inner())?;
@@ -145,7 +144,7 @@ fn work(act: impl FnOnce(&Loaded, &ExportCall, Connection) -> FromWorker) -> io:
         Ok(filter) => filter,
         Err(reason) => return broker.send(&FromWorker::Refused(Refused::Process(reason))),
     };
-    let loaded = match load(&engine, &start, &code.into()) {
+    let loaded = match load(engine, &start, &code.into()) {
         Ok(loaded) => loaded,
         Err(refused) => return broker.send(&FromWorker::Refused(refused)),
     };

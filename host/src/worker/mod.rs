@@ -32,6 +32,6 @@ mod sys;
 pub use child::{confine_like_a_worker, serve_if_asked, serve_taken_over_if_asked};
 pub use hostile::HostileBroker;
 pub use process::WorkerProgram;
-pub(crate) use process::{NoWorker, PluginCode, Worker};
+pub(crate) use process::{NoWorker, PluginCode, Worker, interrupt};
 pub(crate) use protocol::{Export, ExportCall};
 pub(crate) use serve::{RemoteMemory, Served, Serving, serve};

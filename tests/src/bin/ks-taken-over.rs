@@ -1,18 +1,24 @@
-//! A worker that was taken over: it runs attempts of its own instead of the plugin, with all that a worker has. The
-//! name of the test says which.
+//! A worker, and a loader, that was taken over: it makes attempts of its own, with all that it has. The name of the test says
+//! which, or that of the object.
 #![expect(unsafe_code, reason = "it is hostile")]
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::time::Instant;
 
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit};
 
 fn main() {
-    ks_host::worker::serve_taken_over_if_asked(|broker, attempt| match attempt {
-        "calls" => system_calls(),
+    ks_host::worker::serve_taken_over_if_asked(in_worker, in_loader);
+    panic!("a broker starts this");
+}
+
+fn in_worker(broker: &File, attempt: &str) -> String {
+    match attempt {
+        "" => "the plugin has ended".into(),
+        "calls" => system_calls(&[], &[]),
         "descriptors" => descriptors(broker),
         "memory" => memory(),
         "limit" => {
@@ -28,19 +34,44 @@ fn main() {
             send(broker, message);
             "it was answered".into()
         }
-    });
-    panic!("a broker starts this");
+    }
 }
 
-/// Makes each system call that would reach something, and returns the names of those that were not refused.
-fn system_calls() -> String {
+/// What a loader may do that a worker may not: create maps and programs, which reach nothing while nobody attaches them, answer,
+/// and look whether there is a file.
+const OF_LOADERS: [&str; 6] =
+    ["sendmsg", "statx", "bpf: a map", "bpf: a program", "prlimit64", "memfd_create"];
+
+/// Commands of bpf(2) besides those that a worker tries: pin, get a pin, attach, detach, open a raw tracepoint, query,
+/// tasks, links by id, link, statistics, iterator. Source: include/uapi/linux/bpf.h, `enum bpf_cmd`, v6.18.
+const TO_ATTACH: [i64; 11] = [6, 7, 8, 9, 17, 16, 20, 30, 28, 32, 33];
+
+fn in_loader(object: &str) -> Option<String> {
+    match object {
+        "ldr_calls" => Some(system_calls(&OF_LOADERS, &TO_ATTACH)),
+        "ldr_dies" => std::process::abort(),
+        "ldr_random" => {
+            let random: Vec<u8> =
+                (0..4096_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            // SAFETY: the standard input is its socket, which stays open.
+            let mut broker = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(0) });
+            broker.write_all(&random).expect("the broker listens");
+            Some("it was answered".into())
+        }
+        _ => None,
+    }
+}
+
+/// Makes each system call that would reach something but those that are `allowed`, and these commands of bpf(2). Returns
+/// the names of those that were not refused.
+fn system_calls(allowed: &[&str], bpf: &[i64]) -> String {
     let (parent, zero) = (i64::from(std::os::unix::process::parent_id()), 0_i64);
-    let path = c"/etc/passwd".as_ptr() as i64;
+    let path = c"/proc/version".as_ptr() as i64;
     let buffer = [0_u64; 32];
     let at = buffer.as_ptr() as i64;
     let exec = i64::from(libc::PROT_READ | libc::PROT_EXEC);
     let anonymous = i64::from(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    let own_code = system_calls as *const () as i64 & !0xfff;
+    let own_code = in_worker as *const () as i64 & !0xfff;
     let calls: &[(&str, i64, [i64; 6])] = &[
         ("openat", libc::SYS_openat, [libc::AT_FDCWD.into(), path, zero, 0, 0, 0]),
         ("openat2", libc::SYS_openat2, [libc::AT_FDCWD.into(), path, at, 24, 0, 0]),
@@ -109,15 +140,19 @@ fn system_calls() -> String {
         ("setpriority", libc::SYS_setpriority, [0, parent, -20, 0, 0, 0]),
     ];
     let mut open = Vec::new();
-    for (name, number, [a, b, c, d, e, f]) in calls {
+    let bpf = bpf.iter().map(|command| ("bpf", libc::SYS_bpf, [*command, at, 128, 0, 0, 0]));
+    let tried = calls.iter().copied().filter(|(name, ..)| !allowed.contains(name)).chain(bpf);
+    for (name, number, arguments @ [a, b, c, d, e, f]) in tried {
         // SAFETY: all of them are refused before they do anything; what is not is the finding.
-        let answer = unsafe { libc::syscall(*number, *a, *b, *c, *d, *e, *f) };
+        let answer = unsafe { libc::syscall(number, a, b, c, d, e, f) };
         let errno = std::io::Error::last_os_error().raw_os_error();
-        if answer != -1 || !matches!(errno, Some(libc::EPERM | libc::ENOSYS)) {
-            open.push(format!("{name}: {answer} {errno:?}"));
+        // What the filter lets pass, Landlock refuses.
+        let refused = [libc::EPERM, libc::ENOSYS, libc::EACCES];
+        if answer != -1 || !errno.is_some_and(|errno| refused.contains(&errno)) {
+            open.push(format!("{name} {arguments:?}: {answer} {errno:?}"));
         }
     }
-    if open.is_empty() { format!("all {} are refused", calls.len()) } else { open.join("; ") }
+    if open.is_empty() { "all are refused".to_owned() } else { open.join("; ") }
 }
 
 /// Uses each descriptor that it has for everything that one of an event or a map is good for. Returns what it can do.

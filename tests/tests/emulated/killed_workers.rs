@@ -42,7 +42,7 @@ fn worker(host: &Child) -> Option<Pid> {
     let is_worker = |pid: &i32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        status.contains(&format!("\nPPid:\t{}\n", host.id())) && line.starts_with(b"ks-host-worker\0")
+        status.contains(&format!("\nPPid:\t{}\n", host.id())) && line.starts_with(b"ks-host-child\0")
     };
     numbers.find(is_worker).map(Pid::from_raw)
 }

@@ -8,6 +8,7 @@ use ks_host::policy::Policy;
 use ks_host::worker::WorkerProgram;
 use ks_host::{Host, PreparedPlugin, RunOptions};
 use ks_tests::emulated::{Kernel, Machine, inside};
+use ks_tests::plugins::Capture;
 use ks_tests::{binary, compile};
 
 #[test]
@@ -56,6 +57,31 @@ fn taken_over(script: &str) -> PreparedPlugin {
     host.prepare(&plugin).expect("a worker")
 }
 
+/// What a plugin whose object has this name writes to standard error when it cannot load it.
+fn not_loaded(object: &str) -> String {
+    let plugin = Plugin::from_bytes(compile(object, HOLDING).plugin).expect("a plugin");
+    let host = Host::new().expect("an engine").with_workers(WorkerProgram::of(binary("ks-taken-over")));
+    let said = Capture::default();
+    let options = RunOptions { stderr: Box::new(said.clone()), ..options() };
+    let outcome = host.prepare(&plugin).expect("a worker").run(options);
+    assert_eq!(outcome, Outcome::Trapped("the plugin has ended".into()), "{}", said.text());
+    said.text()
+}
+
+#[test]
+fn root_a_loader_makes_no_system_call_that_reaches_anything() {
+    let said = not_loaded("ldr_calls");
+    assert!(said.contains("is not what was judged: all are refused"), "{said}");
+}
+
+#[test]
+fn root_a_loader_that_dies_or_says_nonsense_ends_no_more_than_the_load() {
+    for attempt in ["ldr_dies", "ldr_random"] {
+        let said = not_loaded(attempt);
+        assert!(said.contains("the process that loads BPF objects is gone"), "{said}");
+    }
+}
+
 fn options() -> RunOptions {
     let mut policy = Policy::observing();
     policy.limit_rule("memory_bytes=64M").expect("a limit");
@@ -73,7 +99,7 @@ fn options() -> RunOptions {
 fn root_a_worker_makes_no_system_call_that_reaches_anything() {
     let outcome = taken_over(COUNTING).run_test("calls", options());
     let Outcome::Trapped(said) = &outcome else { panic!("{outcome:?}") };
-    assert!(said.starts_with("all ") && said.ends_with("are refused"), "{said}");
+    assert_eq!(said, "all are refused");
 }
 
 /// It reads the counter and changes the map, as its plugin may, and nothing else.

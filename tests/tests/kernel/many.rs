@@ -95,10 +95,15 @@ fn root_a_thousand_plugins_run_and_each_takes_less_than_a_mebibyte() {
     wait_until_gone(&program);
 }
 
-/// Returns the processes that a `ks-host` has started.
-fn workers(child: &Child) -> Vec<u32> {
-    // They are children of the thread that starts them.
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("it runs").flatten();
+/// Returns the processes that a `ks-host` has started: a worker for each plugin, and the one that they are forked from.
+fn children(child: &Child) -> Vec<u32> {
+    own_children(child.id())
+}
+
+/// Returns the children of all threads of a process.
+fn own_children(pid: u32) -> Vec<u32> {
+    // One that has ended has none.
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let all = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     all.flat_map(|children| children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         .map(|pid| pid.parse().expect("a number"))
@@ -112,12 +117,15 @@ fn root_two_hundred_plugins_run_in_processes_and_leave_none() {
     let files = compiled(&folder, &program);
     let all: Vec<_> = files.iter().cycle().take(PROCESSES).cloned().collect();
     let many = start("process", &all);
-    let workers = workers(&many);
-    assert_eq!(workers.len(), PROCESSES);
+    // What has loaded the programs has ended.
+    let loaders = |of: &[u32]| of.iter().filter(|pid| !own_children(**pid).is_empty()).count();
+    wait_until(Duration::from_secs(10), "no loader is left", || loaders(&children(&many)) == 0);
+    let children = children(&many);
+    assert_eq!(children.len(), PROCESSES + 1);
     // Where other tests keep the CPUs busy, some are ended when their time to stop is over.
     let code = stop(many);
     assert!(matches!(code, Some(0 | 130)), "{code:?}");
     let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
-    wait_until(Duration::from_secs(10), "the processes have ended", || !workers.iter().any(is_there));
+    wait_until(Duration::from_secs(10), "the processes have ended", || !children.iter().any(is_there));
     wait_until_gone(&program);
 }

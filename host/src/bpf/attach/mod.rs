@@ -88,7 +88,7 @@ impl Program<'_> {
         match self.section() {
             "tcx/ingress" => libbpf_sys::BPF_TCX_INGRESS,
             "tcx/egress" => libbpf_sys::BPF_TCX_EGRESS,
-            _ => self.loaded.facts.attach_type,
+            _ => self.loaded.attach_type,
         }
     }
 

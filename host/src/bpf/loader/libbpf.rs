@@ -1,5 +1,6 @@
 //! The loader itself: libbpf, in the process that runs this.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -7,10 +8,9 @@ use libbpf_rs::{MapCore as _, MapType, Object, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
 
 use super::{
-    ChosenPrograms, LoadedMap, LoadedProgram, MapFacts, NotLoaded, Order, Prepared, PreparedMap,
-    PreparedModule, PreparedProgram, Product, ProgramFacts, ProgramLog, Refused,
+    ChosenPrograms, Named, NotLoaded, Order, Prepared, PreparedMap, PreparedModule, PreparedProgram, Product,
+    ProgramLog, Refused,
 };
-use crate::bpf::map::MapShape;
 use crate::bpf::object::{is_data_map, is_section_map};
 use crate::bpf::{print, sys};
 
@@ -34,18 +34,18 @@ impl LibbpfLoader {
         &mut self,
         order: &Order,
         reused: &[BorrowedFd<'_>],
-        look: impl FnOnce(&Prepared) -> Result<(), String>,
+        look: impl FnOnce(Prepared) -> Result<(), String>,
     ) -> Result<Product, NotLoaded> {
         let (open, libbpf) = print::collect(|| prepared(order, reused));
         let open = open.map_err(|errno| NotLoaded::Refused(Refused::new(errno, None, libbpf)))?;
-        look(&Prepared::of(&open).map_err(NotLoaded::Different)?).map_err(NotLoaded::Different)?;
+        look(Prepared::of(&open).map_err(NotLoaded::Different)?).map_err(NotLoaded::Different)?;
         let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
         let object = loaded.map_err(|sys::Refusal { errno, logs }| {
             NotLoaded::Refused(Refused::new(errno, first_log(logs), libbpf))
         })?;
         let product = Product::of(&object)
             .map_err(|errno| NotLoaded::Refused(Refused::new(errno, None, Vec::new())))?;
-        if product.maps.iter().any(LoadedMap::is_struct) {
+        if object.maps().any(|map| is_struct(&map)) {
             self.with_structs.push(object);
         }
         Ok(product)
@@ -113,9 +113,9 @@ fn fill(map: &mut libbpf_rs::OpenMapMut<'_>, order: &Order) {
     let name = map.name().as_bytes().to_vec();
     let Some(image) = map.initial_value_mut() else { return };
     for written in order.written.iter().filter(|written| is_section_map(&name, &written.section)) {
-        let place = usize::try_from(written.offset).ok().and_then(|offset| image.get_mut(offset..));
+        let target = usize::try_from(written.offset).ok().and_then(|offset| image.get_mut(offset..));
         // What lies beyond is padding of the last page.
-        place.into_iter().flatten().zip(&written.bytes).for_each(|(to, from)| *to = *from);
+        target.into_iter().flatten().zip(&written.bytes).for_each(|(to, from)| *to = *from);
     }
 }
 
@@ -178,29 +178,14 @@ fn modules(instructions: &[libbpf_sys::bpf_insn]) -> impl Iterator<Item = i32> {
     typed.map(|(_, second)| second.imm).filter(|descriptor| *descriptor != 0)
 }
 
-impl LoadedMap {
-    /// Whether it is a kernel struct.
-    pub(in crate::bpf) fn is_struct(&self) -> bool {
-        self.facts.shape.ty == u32::from(MapType::StructOps)
-    }
-}
-
 impl Product {
     fn of(object: &Object) -> Result<Product, Errno> {
-        let maps = object.maps().filter(sys::is_created).map(|map| {
-            let facts =
-                MapFacts { name: map.name().to_string_lossy().into_owned(), shape: MapShape::of(&map) };
-            Ok(LoadedMap { facts, descriptor: duplicate(map.as_fd())? })
-        });
-        let programs = object.progs().filter(sys::is_loaded).map(|program| {
-            let facts = ProgramFacts {
-                name: program.name().to_string_lossy().into_owned(),
-                section: program.section().to_string_lossy().into_owned(),
-                kind: program.prog_type() as u32,
-                attach_type: program.attach_type() as u32,
-            };
-            Ok(LoadedProgram { facts, descriptor: duplicate(program.as_fd())? })
-        });
+        let named = |name: &OsStr, descriptor: BorrowedFd<'_>| {
+            Ok(Named { name: name.to_string_lossy().into_owned(), descriptor: duplicate(descriptor)? })
+        };
+        let maps = object.maps().filter(sys::is_created).map(|map| named(map.name(), map.as_fd()));
+        let programs =
+            object.progs().filter(sys::is_loaded).map(|program| named(program.name(), program.as_fd()));
         Ok(Product {
             maps: maps.collect::<Result<_, Errno>>()?,
             programs: programs.collect::<Result<_, Errno>>()?,

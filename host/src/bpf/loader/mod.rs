@@ -1,4 +1,4 @@
-//! Loading an object: what the loader is told, what it answers, and what it hands over.
+//! Loading an object: what the loader is asked, what it answers, and what it delivers.
 //!
 //! ```text
 //! Object -- Order, maps to reuse --> libbpf: open, fill in values, select, prepare
@@ -11,7 +11,10 @@
 //! libbpf keeps nothing afterwards but structs that can be registered: maps, programs and the pages of variables are
 //! used through the descriptors.
 
+mod child;
 mod libbpf;
+mod process;
+mod protocol;
 mod selection;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,9 +22,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use ks_host_macros::Wire;
 use nix::errno::Errno;
 
+pub(crate) use self::child::serve;
 pub(super) use self::libbpf::{LibbpfLoader, parse};
+pub(crate) use self::process::LoaderProcess;
+pub(crate) use self::protocol::Rights;
 pub(super) use self::selection::Selection;
-use super::map::MapShape;
 use super::verifier_log::VerifierLog;
 
 /// What is to be loaded.
@@ -92,42 +97,19 @@ pub(crate) struct PreparedModule {
     pub(super) name: String,
 }
 
-/// A loaded object.
-#[derive(Debug)]
+/// A loaded object, as the loader hands it over: names and descriptors, which are checked (`super::delivered`).
+#[derive(Debug, Default)]
 pub(crate) struct Product {
-    pub(super) maps: Vec<LoadedMap>,
-    pub(super) programs: Vec<LoadedProgram>,
+    /// Created maps, also those of sections of variables and of kernel structs, in the object's order.
+    pub(super) maps: Vec<Named>,
+    pub(super) programs: Vec<Named>,
 }
 
-/// A created map, also that of a section of variables or of a kernel struct.
+/// A descriptor, and the name in the object of what it denotes.
 #[derive(Debug)]
-pub(crate) struct LoadedMap {
-    pub(super) facts: MapFacts,
-    pub(super) descriptor: OwnedFd,
-}
-
-#[derive(Debug, Wire)]
-pub(crate) struct MapFacts {
+pub(crate) struct Named {
     pub(super) name: String,
-    pub(super) shape: MapShape,
-}
-
-/// A loaded program.
-#[derive(Debug)]
-pub(crate) struct LoadedProgram {
-    pub(super) facts: ProgramFacts,
     pub(super) descriptor: OwnedFd,
-}
-
-#[derive(Debug, Wire)]
-pub(crate) struct ProgramFacts {
-    /// The name in the object, not cut.
-    pub(super) name: String,
-    pub(super) section: String,
-    /// Type, a number of `enum bpf_prog_type`.
-    pub(super) kind: u32,
-    /// A number of `enum bpf_attach_type`.
-    pub(super) attach_type: u32,
 }
 
 /// libbpf or the kernel refused.
@@ -170,6 +152,8 @@ pub(crate) enum NotLoaded {
     Refused(Refused),
     /// The last look found a difference.
     Different(String),
+    /// The process of the loader has ended.
+    NoLoader(String),
 }
 
 /// Loads objects, and registers the structs of those that it has loaded.
@@ -177,6 +161,8 @@ pub(crate) enum NotLoaded {
 pub(super) enum Loader {
     /// libbpf in this process.
     Here(LibbpfLoader),
+    /// libbpf in a process of its own.
+    Apart(LoaderProcess),
 }
 
 impl Loader {
@@ -186,12 +172,13 @@ impl Loader {
     /// [`NotLoaded`].
     pub(super) fn load(
         &mut self,
-        order: &Order,
+        order: Order,
         reused: &[BorrowedFd<'_>],
         look: impl FnOnce(&Prepared) -> Result<(), String>,
     ) -> Result<Product, NotLoaded> {
         match self {
-            Loader::Here(loader) => loader.load(order, reused, look),
+            Loader::Here(loader) => loader.load(&order, reused, |prepared| look(&prepared)),
+            Loader::Apart(process) => process.load(order, reused, look),
         }
     }
 
@@ -202,6 +189,7 @@ impl Loader {
     pub(super) fn register(&mut self, name: &str) -> Result<OwnedFd, Errno> {
         match self {
             Loader::Here(loader) => loader.register(name),
+            Loader::Apart(process) => process.register(name),
         }
     }
 }

@@ -18,6 +18,7 @@ use self::unloaded::Unloaded;
 pub(super) use self::variables::is_section_map;
 use super::attach::Supervisor;
 use super::charge;
+use super::delivered::{Delivered, LoadedMap, LoadedProgram, Tags};
 use super::error::{BpfError, Lack, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
@@ -25,8 +26,7 @@ use super::image::SectionPages;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::loader::{
-    self, LibbpfLoader, LoadedMap, LoadedProgram, Loader, NotLoaded, Order, Product, Refused, Selection,
-    Written,
+    self, LibbpfLoader, Loader, LoaderProcess, NotLoaded, Order, Prepared, Refused, Selection, Written,
 };
 use super::look;
 use super::losses::{self, LossCounter};
@@ -40,7 +40,7 @@ use super::ring::Ring;
 use super::statistics::RunTime;
 use super::sys;
 use crate::host_bytes::HostBytes;
-use crate::policy::{self, Admitted, Class, Policy, Readmission};
+use crate::policy::{self, Admitted, Class, PluginObject, Policy, Readmission};
 
 /// Upper limit of load attempts while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
@@ -56,7 +56,8 @@ pub struct Object {
     /// Values of variables before the load.
     unloaded: Unloaded,
     stage: Stage,
-    loader: Loader,
+    /// None once it has loaded all that it can.
+    loader: Option<Loader>,
     /// The error of a failed load of all programs, which is not repeated.
     failure: Option<BpfError>,
     /// The errors of programs that were loaded alone, which are not repeated.
@@ -80,7 +81,7 @@ enum Stage {
     Loaded(Loaded),
 }
 
-/// What the loader handed over.
+/// What the loader delivered.
 #[derive(Debug)]
 struct Loaded {
     /// Maps that plugins use, by name.
@@ -117,17 +118,17 @@ impl Loaded {
     ///
     /// # Errors
     /// [`BpfError::Kernel`].
-    fn take_over(product: Product, model: &Model) -> Result<Loaded, BpfError> {
-        let map_names = product.maps.iter().map(|map| map.facts.name.clone()).collect();
+    fn take_over(delivered: Delivered, model: &Model) -> Result<Loaded, BpfError> {
+        let map_names = delivered.maps.iter().map(|map| map.name.clone()).collect();
         let mut loaded = Loaded {
             maps: BTreeMap::new(),
             sections: Vec::new(),
             structs: Vec::new(),
-            programs: product.programs,
+            programs: delivered.programs,
             map_names,
         };
-        for map in product.maps {
-            let name = map.facts.name.clone();
+        for map in delivered.maps {
+            let name = map.name.clone();
             if map.is_struct() {
                 loaded.structs.push(name);
             } else if is_data_map(name.as_bytes()) {
@@ -140,7 +141,7 @@ impl Loaded {
     }
 
     fn program(&self, name: &str) -> Option<&LoadedProgram> {
-        self.programs.iter().find(|program| program.facts.name == name)
+        self.programs.iter().find(|program| program.name == name)
     }
 
     /// All maps that another object can use, with their names.
@@ -152,10 +153,10 @@ impl Loaded {
 
 /// Maps the pages of a section; none if the object has no variables there.
 fn section_map(map: LoadedMap, model: &Model) -> Result<Option<SectionMap>, BpfError> {
-    let name = map.facts.name.clone();
+    let name = map.name.clone();
     let section = model.data.iter().find(|section| is_section_map(name.as_bytes(), &section.name()));
     let Some(section) = section else { return Ok(None) };
-    let (shape, map) = (map.facts.shape, Map::of(map)?);
+    let (shape, map) = (map.shape, Map::of(map)?);
     let is_writable = section.kind != DataKind::Rodata;
     let pages = SectionPages::map(map.descriptor(), shape.value_size as usize, is_writable);
     let pages = pages.map_err(|errno| BpfError::Kernel {
@@ -182,7 +183,7 @@ impl Object {
             pins,
             unloaded: Unloaded::default(),
             stage: Stage::Open,
-            loader: Loader::Here(LibbpfLoader::default()),
+            loader: Some(Loader::Here(LibbpfLoader::default())),
             failure: None,
             failures: BTreeMap::new(),
             supervisor: None,
@@ -240,6 +241,21 @@ impl Object {
         self.model().programs.iter().any(|program| program.section.kind.program == kind)
     }
 
+    /// Has the object loaded in a process of its own, which has the rights for that.
+    pub(crate) fn load_apart(&mut self, loader: LoaderProcess) {
+        self.loader = Some(Loader::Apart(loader));
+    }
+
+    /// Returns the object that the policy admitted.
+    pub(crate) fn judged(&self) -> &PluginObject {
+        self.admitted.object()
+    }
+
+    /// The socket to the process that loads the object; none if it is loaded here.
+    pub(crate) fn loader(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(Loader::Apart(process)) = &self.loader { Some(process.socket()) } else { None }
+    }
+
     /// Returns the policy class of a program. Does not load anything.
     ///
     /// # Errors
@@ -261,9 +277,11 @@ impl Object {
         })
     }
 
-    /// Returns the number of descriptors that the loaded object takes: one for each program and map.
+    /// Returns the number of descriptors that the loaded object takes: one for each program and map, also for those of
+    /// sections of variables and of kernel structs.
     pub fn descriptors(&self) -> usize {
-        self.model().programs.len() + self.model().maps.len()
+        let Model { programs, maps, data, struct_ops, kconfig, .. } = self.model();
+        programs.len() + maps.len() + data.len() + struct_ops.len() + usize::from(!kconfig.is_empty())
     }
 
     /// Returns the names of the maps. Does not load anything.
@@ -325,7 +343,9 @@ impl Object {
     /// kernel charges more for its maps than was foreseen; [`BpfError::Unsound`] if its pins keep changing;
     /// [`BpfError::NoBpffs`], [`BpfError::PinShape`] and [`BpfError::Kernel`] for its pins.
     pub fn load(&mut self) -> Result<(), BpfError> {
-        self.load_or(Selection::Maps)
+        let loaded = self.load_or(Selection::Maps);
+        self.leave_loader();
+        loaded
     }
 
     /// Loads all programs, or, if the kernel refuses one of several, this selection.
@@ -354,10 +374,22 @@ impl Object {
             Stage::Loaded(loaded) if loaded.program(name).is_none() => self.load_more(Selection::One(name)),
             _ => Ok(()),
         });
+        self.leave_loader();
         if let (Err(error), Some(_)) = (&loaded, &self.failure) {
             self.failures.insert(name.to_owned(), error.clone());
         }
         loaded
+    }
+
+    /// Ends the loader if it has nothing left to do.
+    fn leave_loader(&mut self) {
+        let model = self.admitted.object().model();
+        if let Stage::Loaded(loaded) = &self.stage
+            && model.struct_ops.is_empty()
+            && loaded.programs.len() == model.programs.len()
+        {
+            self.loader = None;
+        }
     }
 
     /// Loads programs in an object of their own, on the maps of the loaded one.
@@ -365,11 +397,12 @@ impl Object {
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
         let (names, maps): (Vec<_>, Vec<_>) = loaded.descriptors().unzip();
         let order = self.order(selection, names.into_iter().map(str::to_owned).collect(), Vec::new());
-        let product = load(&mut self.loader, &self.admitted, &order, &maps)?;
+        let loader = self.loader.as_mut().ok_or(BpfError::NoObject)?;
+        let delivered = load(loader, &self.admitted, order, &maps)?;
         if let Stage::Loaded(loaded) = &mut self.stage {
-            let structs = product.maps.iter().filter(|map| map.is_struct());
-            loaded.structs.extend(structs.map(|map| map.facts.name.clone()));
-            loaded.programs.extend(product.programs);
+            let structs = delivered.maps.iter().filter(|map| map.is_struct());
+            loaded.structs.extend(structs.map(|map| map.name.clone()));
+            loaded.programs.extend(delivered.programs);
         }
         Ok(())
     }
@@ -398,11 +431,12 @@ impl Object {
             let pinned = self.pins.reuse(self.model(), |variable| self.get(variable).ok())?;
             let names: Vec<String> = pinned.iter().map(|(name, _)| name.clone()).collect();
             let maps: Vec<_> = pinned.iter().map(|(_, map)| map.as_fd()).collect();
-            let order = self.order(selection, names, written.clone());
-            let product = load(&mut self.loader, &self.admitted, &order, &maps)?;
-            charge::check(&product.maps, &self.admitted)?;
-            if self.pins.create(&product.maps, &order.reused)? {
-                self.stage = Stage::Loaded(Loaded::take_over(product, self.admitted.object().model())?);
+            let order = self.order(selection, names.clone(), written.clone());
+            let loader = self.loader.as_mut().ok_or(BpfError::NoObject)?;
+            let delivered = load(loader, &self.admitted, order, &maps)?;
+            charge::check(&delivered.maps, &self.admitted)?;
+            if self.pins.create(&delivered.maps, &names)? {
+                self.stage = Stage::Loaded(Loaded::take_over(delivered, self.admitted.object().model())?);
                 self.unloaded = Unloaded::default();
                 return Ok(());
             }
@@ -441,7 +475,8 @@ impl Object {
             return Err(not_found("struct to register", name, known));
         }
         self.load_structs()?;
-        self.loader.register(name).map(Link::new).map_err(|errno| {
+        let loader = self.loader.as_mut().ok_or(BpfError::NoObject)?;
+        loader.register(name).map(Link::new).map_err(|errno| {
             let (tried, call) = (format!("register `{name}`"), "bpf(BPF_LINK_CREATE)");
             match errno {
                 Errno::EEXIST | Errno::EBUSY => BpfError::Registered { tried, call, errno },
@@ -515,7 +550,7 @@ impl Object {
     /// Returns the names of the loaded programs and maps. None before the load.
     pub fn loaded(&self) -> Option<(Vec<String>, Vec<String>)> {
         let Stage::Loaded(loaded) = &self.stage else { return None };
-        let programs = loaded.programs.iter().map(|program| program.facts.name.clone());
+        let programs = loaded.programs.iter().map(|program| program.name.clone());
         Some((programs.collect(), loaded.map_names.clone()))
     }
 
@@ -527,7 +562,7 @@ impl Object {
         let time = |program: &LoadedProgram| {
             let info = sys::program_info(program.descriptor.as_fd()).ok()?;
             Some(RunTime {
-                program: program.facts.name.clone(),
+                program: program.name.clone(),
                 kind: LoadedType::from(info.type_),
                 nanoseconds: info.run_time_ns,
             })
@@ -575,14 +610,21 @@ impl Object {
 fn load(
     loader: &mut Loader,
     admitted: &Admitted,
-    order: &Order,
+    order: Order,
     maps: &[BorrowedFd<'_>],
-) -> Result<Product, BpfError> {
+) -> Result<Delivered, BpfError> {
     let model = admitted.object().model();
-    loader.load(order, maps, |prepared| look::look(prepared, model)).map_err(|reason| match reason {
+    let mut tags = Tags::default();
+    let look = |prepared: &Prepared| {
+        tags = Tags::of(prepared);
+        look::look(prepared, model)
+    };
+    let product = loader.load(order, maps, look).map_err(|reason| match reason {
         NotLoaded::Refused(refused) => load_error(admitted, refused),
         NotLoaded::Different(difference) => BpfError::LastLook(difference),
-    })
+        NotLoaded::NoLoader(reason) => BpfError::NoLoader(reason),
+    })?;
+    Delivered::check(product, model, &tags, maps).map_err(BpfError::LastLook)
 }
 
 /// Returns whether libbpf created this map for a global data section.

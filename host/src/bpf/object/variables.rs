@@ -128,7 +128,7 @@ impl Object {
         Ok(self.unloaded.write(self.admitted.object().model(), variable, offset, bytes)?)
     }
 
-    /// Returns what the programs are told of this machine: the loaded ones among the kernel modules that they
+    /// Returns what the programs need to know of this machine: the loaded ones among the kernel modules that they
     /// support, and this process's PID namespace, unless it is the initial one.
     ///
     /// # Errors
