@@ -179,6 +179,9 @@ pub(crate) fn enter_loader(rights: &Rights) -> Result<(), ConfineError> {
 }
 
 fn bound() -> Result<(), Errno> {
+    // Each map and program takes one.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     for (resource, most) in [
         (Resource::RLIMIT_DATA, BYTES),
         (Resource::RLIMIT_CPU, SECONDS),

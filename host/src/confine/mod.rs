@@ -196,11 +196,11 @@ impl Confinement {
 #[must_use]
 pub fn system_calls() -> String {
     let of_worker = "## A process of its own\n\n\
-        With `--isolation process` the plugin runs in a process that makes these calls and no others. It has the user nobody, no \
-        capability, a socket to ks-host, and the maps whose pages it shares; the thread of ks-host that answers it has the filter \
-        above.\n\n";
+        The plugin runs in a process that makes these calls and no others. It has the user nobody, no capability, a socket to \
+        ks-host, and the maps whose pages it shares; the thread of ks-host that answers it has the filter above, and with \
+        `--isolation thread` runs the plugin, too.\n\n";
     let of_loader = "\n## The process that loads an object\n\n\
-        With `--isolation process` another process loads the plugin's BPF object. It has the user nobody, the capabilities to load \
+        Another process loads the plugin's BPF object. It has the user nobody, the capabilities to load \
         what this object has, and a socket to ks-host, which attaches what it delivers. It reads types, names and settings of the \
         kernel, and no other files where the kernel has Landlock.\n\n";
     format!("{}\n{of_worker}{}{of_loader}{}", filter::table(), worker::table(), loader::table())

@@ -135,11 +135,11 @@ fn work(engine: &Engine, act: impl FnOnce(&Loaded, &ExportCall, Connection) -> F
     // Until it drops its rights, which may change the user: that resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let broker = Connection(Arc::new(io::stdin().as_fd().try_clone_to_owned()?.into()));
-    let (ToWorker::Start(start), Some(code)) = broker.receive()? else { return Err(unexpected()) };
     // Before the broker knows that it is ready: until then the signal would end it.
     sys::interrupt_by_signal(engine.inner())?;
     // Before anything of the plugin is looked at: another process has made its code.
     let dropped = have_stack().and_then(|()| confine::drop_rights().map_err(|error| error.to_string()));
+    let (ToWorker::Start(start), Some(code)) = broker.receive()? else { return Err(unexpected()) };
     let filter = match dropped {
         Ok(filter) => filter,
         Err(reason) => return broker.send(&FromWorker::Refused(Refused::Process(reason))),

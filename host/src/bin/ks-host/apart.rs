@@ -2,7 +2,9 @@
 //! `ks-host check` and `ks-host inspect`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -50,12 +52,38 @@ impl Isolation {
 
     /// Returns what starts the processes, and starts the first; none for threads.
     pub(crate) fn workers(self) -> Option<WorkerProgram> {
-        (self == Isolation::Process).then(|| {
-            let workers = WorkerProgram::of_this_program();
-            workers.start_ahead();
-            workers
-        })
+        (self == Isolation::Process).then(workers_ahead)
     }
+}
+
+/// Where plugins run, if the command line does not say it.
+pub(crate) const ISOLATION: &str = "KS_HOST_ISOLATION";
+
+/// Starts the process of a worker before the command line is read, if it looks like one that runs a plugin in a process: it
+/// takes some milliseconds. If it turns out to be another one, the process ends with this one.
+pub(crate) fn start_worker_early(arguments: &[OsString]) {
+    let mut before =
+        arguments.iter().skip(1).take_while(|argument| *argument != "--" && *argument != "--exec");
+    let is_plugin = |argument: &OsString| {
+        matches!(Path::new(argument).extension().and_then(OsStr::to_str), Some("wasm" | "ks"))
+    };
+    let runs = arguments
+        .get(1)
+        .is_some_and(|first| *first == "run" || first.as_bytes().starts_with(b"-") || is_plugin(first));
+    let chosen = std::env::var_os(ISOLATION);
+    let isolated = chosen.is_none_or(|chosen| chosen == "process")
+        && before.clone().all(|argument| *argument != "thread" && *argument != "--isolation=thread");
+    if runs && isolated && before.any(is_plugin) {
+        workers_ahead();
+    }
+}
+
+/// Returns what starts processes, of which one is started already.
+fn workers_ahead() -> WorkerProgram {
+    static WORKERS: OnceLock<WorkerProgram> = OnceLock::new();
+    let workers = WORKERS.get_or_init(WorkerProgram::of_this_program).clone();
+    workers.start_ahead();
+    workers
 }
 
 /// Creates a host that compiles plugins in separate processes with this limit of time and memory.

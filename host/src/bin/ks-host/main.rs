@@ -161,6 +161,7 @@ fn answer() -> u8 {
     if let Some(code) = apart::serve(&arguments) {
         return code;
     }
+    apart::start_worker_early(&arguments);
     let (arguments, exec) = split_exec(arguments);
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli.observing(exec),

@@ -112,7 +112,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT%")]
     max_bpf_share: Option<Share>,
     /// Where the plugins run.
-    #[arg(long, value_name = "WHERE", value_enum, default_value = "thread", env = "KS_HOST_ISOLATION")]
+    #[arg(long, value_name = "WHERE", value_enum, default_value = "process", env = apart::ISOLATION)]
     isolation: Isolation,
     /// Leaves all capabilities and system calls of ks-host to plugins' threads. Without this each thread
     /// drops, before its plugin starts, everything that the plugin does not need.
