@@ -1,16 +1,17 @@
 //! The broker's end of a worker's socket. A worker that sends half a message, or reads nothing, keeps only itself waiting:
 //! the broker looks after what the plugin has attached all the same.
 
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::MsgFlags;
 use nix::unistd::read;
 
 use super::protocol::{FromWorker, ToWorker, encoded, from_bytes};
+use crate::processes::channel;
 
 /// How often the broker looks at what a plugin has attached: CPUs that came, lost records, budgets.
 const LOOK: Duration = Duration::from_millis(500);
@@ -42,6 +43,8 @@ impl From<Errno> for Broken {
 pub(super) struct PatientSocket<'a> {
     socket: BorrowedFd<'a>,
     unread: Vec<u8>,
+    /// Where each read puts what it has read.
+    chunk: Box<[u8]>,
     /// Bytes that a message has at most.
     most: usize,
     looked: Instant,
@@ -49,7 +52,8 @@ pub(super) struct PatientSocket<'a> {
 
 impl<'a> PatientSocket<'a> {
     pub(super) fn new(socket: BorrowedFd<'a>, most: usize) -> PatientSocket<'a> {
-        PatientSocket { socket, unread: Vec::new(), most, looked: Instant::now() }
+        let chunk = vec![0; CHUNK].into_boxed_slice();
+        PatientSocket { socket, unread: Vec::new(), chunk, most, looked: Instant::now() }
     }
 
     /// Waits for a message; calls `look` from time to time.
@@ -73,14 +77,11 @@ impl<'a> PatientSocket<'a> {
                 }
             }
             self.wait(PollFlags::POLLIN, &mut look)?;
-            let before = self.unread.len();
-            self.unread.resize(before + CHUNK, 0);
             // It is readable, so that this does not wait.
-            let received = read(self.socket, &mut self.unread[before..]);
-            self.unread.truncate(before + received.unwrap_or(0));
-            match received {
+            match read(self.socket, &mut self.chunk) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Ok(count) => self.unread.extend_from_slice(&self.chunk[..count]),
+                Err(Errno::EINTR | Errno::EAGAIN) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -96,24 +97,10 @@ impl<'a> PatientSocket<'a> {
         descriptor: Option<BorrowedFd<'_>>,
         mut look: impl FnMut() -> wasmtime::Result<()>,
     ) -> Result<(), Broken> {
-        let body = encoded(message);
-        let len = u32::try_from(body.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let bytes = [&len.to_le_bytes()[..], &body].concat();
-        let descriptors: Vec<_> = descriptor.iter().map(|one| one.as_raw_fd()).collect();
-        let rights = [ControlMessage::ScmRights(&descriptors)];
-        let mut sent = 0;
-        while sent < bytes.len() {
-            let rights = if sent == 0 && descriptor.is_some() { &rights[..] } else { &[] };
-            let parts = [IoSlice::new(&bytes[sent..])];
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            match sendmsg::<()>(self.socket.as_raw_fd(), &parts, rights, flags, None) {
-                Ok(count) => sent += count,
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => self.wait(PollFlags::POLLOUT, &mut look)?,
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
+        let socket = self.socket;
+        channel::send_waiting(socket, &encoded(message), descriptor, MsgFlags::MSG_DONTWAIT, || {
+            self.wait(PollFlags::POLLOUT, &mut look)
+        })
     }
 
     /// Waits until the socket is ready, or it is time to look.
