@@ -27,6 +27,7 @@ pub mod guest;
 pub mod guests;
 mod held;
 pub mod loads;
+pub mod mirror;
 pub mod net;
 pub mod plugins;
 pub mod prepared;

@@ -25,6 +25,10 @@ const CALLS: &[CallGroup] = &[
         &[(libc::SYS_read, "read")],
         "counters; by its number alone, because it is what a plugin does most",
     ),
+    calls(
+        &[(libc::SYS_pread64, "pread64")],
+        "the kernel's number of device events, which says whether CPUs have come or gone",
+    ),
     calls(&[(libc::SYS_ioctl, "ioctl")], "stopping counters").with(
         &[&[Condition::OneOf { at: 1, numbers: &[PERF_EVENT_IOC_DISABLE] }]],
         "`PERF_EVENT_IOC_DISABLE`",
@@ -35,7 +39,11 @@ const CALLS: &[CallGroup] = &[
     ),
     calls(&[(libc::SYS_write, "write")], "calls, to the broker")
         .with(&[&[Condition::Output { at: 0 }]], "to its socket"),
-    calls(&[(libc::SYS_mmap, "mmap")], "memory of the plugin, and pages of maps in it").with(
+    calls(
+        &[(libc::SYS_mmap, "mmap")],
+        "memory of the plugin, and pages of maps, ring buffers and hardware events",
+    )
+    .with(
         &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
         "without `PROT_EXEC`, outside of the program's image",
     ),

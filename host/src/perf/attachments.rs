@@ -44,6 +44,12 @@ impl AttachmentId {
     }
 }
 
+impl AsRef<AttachmentId> for AttachmentId {
+    fn as_ref(&self) -> &AttachmentId {
+        self
+    }
+}
+
 impl fmt::Display for AttachmentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -404,7 +410,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`].
     #[doc(alias = "PERF_EVENT_IOC_ID")]
     pub fn kernel_id(&mut self, id: AttachmentId) -> Result<u64, PerfError> {
-        self.with_cpus(id, |fan_out, _| Ok(fan_out.kernel_id(id, None)))
+        self.with_cpus(id, |fan_out, _| Ok(fan_out.kernel_id(id)))
     }
 
     /// Makes this attachment readable by programs of the kernel half: puts the kernel event of each CPU into
@@ -466,11 +472,15 @@ impl Attachments {
     /// CPUs.
     pub fn follow_cpus(&mut self) -> bool {
         let mut any = false;
-        for fan_out in self.fan_outs.values_mut().filter(|fan_out| fan_out.follows()) {
+        let mut changed = Vec::new();
+        for (leader, fan_out) in self.fan_outs.iter_mut().filter(|(_, fan_out)| fan_out.follows()) {
+            let before = fan_out.revision();
             fan_out.follow_cpus(&self.surroundings);
             fan_out.drain_notices(&mut self.notices);
+            changed.extend((fan_out.revision() != before).then_some(*leader));
             any = true;
         }
+        changed.into_iter().for_each(|leader| self.note_change(leader));
         any
     }
 
@@ -598,6 +608,7 @@ impl Attachments {
     ) -> Result<T, PerfError> {
         let leader = self.leader_of.get(&id).copied().unwrap_or(id);
         let Some(fan_out) = self.fan_outs.get_mut(&leader) else { return Err(PerfError::Stale(id)) };
+        let before = fan_out.revision();
         fan_out.follow_cpus(&self.surroundings);
         let mut done = what(fan_out, &self.surroundings);
         for _ in 0..MAX_ATTEMPTS {
@@ -608,6 +619,9 @@ impl Attachments {
             done = what(fan_out, &self.surroundings);
         }
         fan_out.drain_notices(&mut self.notices);
+        if fan_out.revision() != before {
+            self.note_change(leader);
+        }
         done
     }
 

@@ -13,6 +13,8 @@
 mod cpus;
 mod join;
 mod open;
+mod readout;
+mod share;
 mod total;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,20 +23,22 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 
-use self::total::{GoneCpu, Total};
+pub(super) use self::cpus::CPU_CHECK_INTERVAL;
+pub(super) use self::readout::{LocatedGroup, Readout};
+pub(super) use self::total::GoneCpu;
 use super::attachments::AttachmentId;
 use super::attr::Options;
 use super::error::PerfError;
 use super::event_array::EventArray;
-use super::group::{Counter, Group};
+use super::group::Group;
 use super::locations::{CpuAndTask, Surroundings, Target};
 use super::notice::Notice;
 use super::online::Online;
 use super::plan::Plan;
 use super::pmu::Sysfs;
 use super::readable::ReadableEvent;
-use super::reading::{Entries, GroupEntry};
-use super::scale::Tally;
+use super::reading::Entries;
+use super::scale::{Count, Tally};
 
 /// The group at one location.
 #[derive(Debug)]
@@ -46,6 +50,34 @@ struct Branch {
     /// left.
     is_bound: bool,
     group: Group,
+}
+
+impl LocatedGroup for Branch {
+    type Error = PerfError;
+
+    fn location(&self) -> &CpuAndTask {
+        &self.location
+    }
+
+    fn events(&self) -> impl Iterator<Item = &ReadableEvent> {
+        self.group.counters().map(AsRef::as_ref)
+    }
+
+    fn read(&mut self, id: AttachmentId) -> Result<Count, PerfError> {
+        self.group.read(id)
+    }
+
+    fn read_all(
+        &mut self,
+        mut report: impl FnMut(&CpuAndTask, &ReadableEvent, Count),
+    ) -> Result<(), PerfError> {
+        let Branch { location, group, .. } = self;
+        group.read_all(|event, count| report(location, event, count))
+    }
+
+    fn snapshot(&mut self, own: usize, entries: &mut Entries) -> Result<Count, PerfError> {
+        self.group.snapshot(own, entries)
+    }
 }
 
 /// A leader and its members at every observed location.
@@ -70,6 +102,8 @@ pub(super) struct FanOut {
     stopped: BTreeSet<AttachmentId>,
     /// Time of the last check for CPUs that went offline or came online.
     looked: Instant,
+    /// How often CPUs that came or went, or a check for them, have changed this.
+    revision: u64,
 }
 
 /// Drops the members, newest first, then the leader; a Vec would drop them in order.
@@ -99,6 +133,7 @@ impl FanOut {
             enabled: !plan.options.start_disabled,
             stopped: BTreeSet::new(),
             looked: Instant::now(),
+            revision: 0,
         };
         for branch in &mut fan_out.branches {
             branch.group.start()?;
@@ -167,130 +202,53 @@ impl FanOut {
         }
     }
 
-    /// Reads one attachment at all locations.
+    /// As [`Readout::read`].
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
-        let lacks = self.lacks(id);
-        if let ([only], true) = (&mut self.branches[..], self.gone.is_empty()) {
-            return Ok(only.group.read(id)?.tally().lacking(lacks));
-        }
-        let mut total = Total::default();
-        total.add_gone(self.gone.get(&id).map_or(&[], Vec::as_slice));
-        for branch in self.branches.iter_mut().rev().filter(|branch| branch.group.has(id)) {
-            total.add(&branch.location, branch.group.read(id)?.tally());
-        }
-        Ok(total.sum().lacking(lacks))
+        self.readout().read(id)
     }
 
-    /// Reads the whole group at all locations, with one system call at each. Calls `report` for each
-    /// attachment with the kernel's id at the first location and the sum, in the order of [`FanOut::plans`].
-    pub(super) fn read_all(
-        &mut self,
-        mut report: impl FnMut(AttachmentId, u64, Tally),
-    ) -> Result<(), PerfError> {
-        let (lacking, misses) = (&self.lacking, self.misses_cpus());
-        if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
-            return only.read_all(|counter, count| {
-                let tally = count.tally().lacking(misses || lacking.contains(&counter.id()));
-                report(counter.id(), counter.kernel_id(), tally);
-            });
-        }
-        let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
-        for (id, gone) in &self.gone {
-            totals.entry(*id).or_default().add_gone(gone);
-        }
-        for Branch { location, group, .. } in self.branches.iter_mut().rev() {
-            group.read_all(|counter, count| {
-                totals.entry(counter.id()).or_default().add(location, count.tally());
-            })?;
-        }
-        for Plan { id, .. } in &self.plans {
-            let sum = totals.get(id).map(Total::sum).unwrap_or_default();
-            report(*id, self.kernel_id(*id, None), sum.lacking(self.lacks(*id)));
-        }
-        Ok(())
+    /// As [`Readout::read_all`].
+    pub(super) fn read_all(&mut self, report: impl FnMut(AttachmentId, u64, Tally)) -> Result<(), PerfError> {
+        self.readout().read_all(report)
     }
 
-    /// Reads the whole group at all locations. Fills `entries` in the order of [`FanOut::plans`], and returns
-    /// the index and the tally of `id`.
+    /// As [`Readout::snapshot`].
     pub(super) fn snapshot(
         &mut self,
         id: AttachmentId,
         entries: &mut Entries,
     ) -> Result<(usize, Tally), PerfError> {
-        let Some(own) = self.plans.iter().position(|plan| plan.id == id) else {
-            return Err(PerfError::Stale(id));
-        };
-        if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
-            let count = only.snapshot(own, entries)?;
-            return Ok((own, count.tally().lacking(self.lacks(id))));
+        self.readout().snapshot(id, entries)?.ok_or(PerfError::Stale(id))
+    }
+
+    /// As [`Readout::read_cpu`].
+    pub(super) fn read_cpu(
+        &mut self,
+        id: AttachmentId,
+        cpu: i32,
+        report: impl FnMut(AttachmentId, u64, Tally),
+    ) -> Result<bool, PerfError> {
+        self.readout().read_cpu(id, cpu, report)
+    }
+
+    fn readout(&mut self) -> Readout<'_, Branch, Plan> {
+        let misses_cpus = self.misses_cpus();
+        Readout {
+            attachments: &self.plans,
+            groups: &mut self.branches,
+            gone: &self.gone,
+            lacking: &self.lacking,
+            misses_cpus,
         }
-        let mut tallies = Vec::new();
-        self.read_all(|id, kernel_id, tally| tallies.push((id, kernel_id, tally)))?;
-        entries.clear();
-        entries.extend(tallies.iter().map(|(id, kernel_id, tally)| GroupEntry::of(*id, *kernel_id, tally)));
-        Ok((own, tallies[own].2))
-    }
-
-    /// Returns the events, the leader's first, if only calls of their owner change what reading them yields: they
-    /// are at one location and no CPU's, none is missing, the kernel skips none for a program, and none is a probe, which stays
-    /// in its program for as long as anybody has its descriptor.
-    pub(super) fn shareable(&self) -> Option<Vec<&ReadableEvent>> {
-        let [only] = &self.branches[..] else { return None };
-        let is_steady = self.online.is_none() && self.gone.is_empty() && self.lacking.is_empty();
-        let is_plain =
-            |plan: &Plan| plan.link.is_none() && plan.event.tracepoint().is_none() && !plan.event.is_probe();
-        let all = only.group.size() == self.plans.len() && self.plans.iter().all(is_plain);
-        (is_steady && all).then(|| only.group.counters().map(AsRef::as_ref).collect())
-    }
-
-    /// Whether a requested kind of core or CPU is not counted.
-    fn lacks(&self, id: AttachmentId) -> bool {
-        self.misses_cpus() || self.lacking.contains(&id)
     }
 
     fn misses_cpus(&self) -> bool {
         !self.missing.is_empty() || !self.uncounted.is_empty()
     }
 
-    /// As [`FanOut::read_all`], for the locations on one CPU, including what was counted there before the CPU
-    /// went offline. Returns false, without calling `report`, if `id` was never counted there.
-    pub(super) fn read_cpu(
-        &mut self,
-        id: AttachmentId,
-        cpu: i32,
-        mut report: impl FnMut(AttachmentId, u64, Tally),
-    ) -> Result<bool, PerfError> {
-        let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
-        for (id, gone) in &self.gone {
-            let here: Vec<GoneCpu> = gone.iter().copied().filter(|gone| gone.cpu == cpu).collect();
-            if !here.is_empty() {
-                totals.entry(*id).or_default().add_gone(&here);
-            }
-        }
-        let is_away = !self.branches.iter().any(|branch| branch.location.cpu == cpu);
-        for Branch { location, group, .. } in
-            self.branches.iter_mut().filter(|branch| branch.location.cpu == cpu)
-        {
-            group.read_all(|counter, count| {
-                totals.entry(counter.id()).or_default().add(location, count.tally());
-            })?;
-        }
-        if !totals.contains_key(&id) {
-            return Ok(false);
-        }
-        for Plan { id, .. } in &self.plans {
-            // A member that this kind of core does not count has no value.
-            let sum = totals.get(id).map_or_else(Tally::nothing, Total::sum);
-            report(*id, self.kernel_id(*id, Some(cpu)), sum.lacking(is_away));
-        }
-        Ok(true)
-    }
-
-    /// Returns the kernel's id of an attachment at its first location, or at the first one on `cpu`.
-    pub(super) fn kernel_id(&self, id: AttachmentId, cpu: Option<i32>) -> u64 {
-        let branches = self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.location.cpu == cpu));
-        let mut counters = branches.flat_map(|branch| branch.group.counters());
-        counters.find(|counter| counter.id() == id).map_or(0, Counter::kernel_id)
+    /// Returns the kernel's id of an attachment at its first location.
+    pub(super) fn kernel_id(&self, id: AttachmentId) -> u64 {
+        readout::kernel_id(&self.branches, id, None)
     }
 
     /// Starts the whole group if `id` is the leader, including members that were stopped on their own; else
@@ -343,19 +301,6 @@ impl FanOut {
     ) -> Result<(), PerfError> {
         let groups = self.branches.iter_mut().map(|branch| &mut branch.group);
         groups.filter(|group| group.has(id)).try_for_each(what)
-    }
-}
-
-/// Returns the group if there is only one and it counts every attachment: the sum is then its own count.
-fn only_group<'a>(
-    branches: &'a mut [Branch],
-    gone: &BTreeMap<AttachmentId, Vec<GoneCpu>>,
-    plans: &[Plan],
-) -> Option<&'a mut Group> {
-    match branches {
-        // A branch contains the attachments that count there, in the order of the plans.
-        [only] if gone.is_empty() && only.group.size() == plans.len() => Some(&mut only.group),
-        _ => None,
     }
 }
 

@@ -91,12 +91,6 @@ impl Counter {
         self.event_array = Some(event_array);
     }
 
-    /// The kernel's id of the event (PERF_EVENT_IOC_ID).
-    #[inline]
-    pub(super) fn kernel_id(&self) -> u64 {
-        self.readable.kernel_id
-    }
-
     /// Builds the error for a call that failed during `action`.
     fn error(&self, action: Action, call: Call, errno: Errno) -> PerfError {
         PerfError::kernel(Attempt { action, ..self.attempt.clone() }, call, errno)
@@ -116,19 +110,13 @@ impl Counter {
         PerfError::MalformedRead(Box::new(Attempt { action, ..self.attempt.clone() }))
     }
 
-    /// Returns count and times since the last restart. `index` is the event's position in the order of
-    /// joining.
-    fn measure(&self, counts: &GroupCounts<'_>, index: usize) -> Result<Count, PerfError> {
-        self.readable.measure(counts, index).ok_or_else(|| self.answer_error(Action::Read))
-    }
-
     /// Whether the kernel may set the count to zero while the event runs. A reset rewrites the page with an
     /// offset relative to the counter as last read, zero-extended from its own width, while the page's reader
     /// sign-extends it: the two differ by 2 to the power of the width (`_perf_event_reset`,
     /// `armpmu_event_update`, `x86_perf_event_update`; seen on arm64, 6.12). The baseline subtracts the
     /// earlier count in any case.
     fn may_be_cleared(&self) -> bool {
-        self.readable.page.is_none()
+        self.readable.page.is_none() && !self.readable.has_page_elsewhere
     }
 }
 
@@ -325,15 +313,10 @@ impl Group {
     }
 
     /// Reads the group and calls `report` for each event, in the order of [`Group::counters`].
-    pub(super) fn read_all(&mut self, mut report: impl FnMut(&Counter, Count)) -> Result<(), PerfError> {
-        let live = self.size();
+    pub(super) fn read_all(&mut self, report: impl FnMut(&ReadableEvent, Count)) -> Result<(), PerfError> {
         let Group { leader, members, buffer, .. } = self;
-        let counts =
-            buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
-        for (index, counter) in iter::once(&*leader).chain(&*members).enumerate() {
-            report(counter, counter.measure(&counts, index)?);
-        }
-        Ok(())
+        readable::read_all(leader, members, buffer, report)
+            .map_err(|failure| leader.read_error(Action::Read, failure))
     }
 
     /// Reads the group and fills `entries` with one entry for each event, in the order of

@@ -73,7 +73,7 @@ pub use reading::{Entries, GroupEntry, Reading, Snapshot};
 pub(crate) use records::VDSO;
 pub use records::{Identity, Mapping};
 pub use scale::State;
-pub use sharing::{Change, EventStart, SharedGroups};
+pub use sharing::{Change, SharedGroups, SharedState};
 pub use table::{EventTable, TableError};
 
 pub use crate::files::FileError;

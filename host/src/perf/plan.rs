@@ -40,6 +40,12 @@ pub(super) struct Plan {
     pub(super) descriptors: DescriptorCount,
 }
 
+impl AsRef<AttachmentId> for Plan {
+    fn as_ref(&self) -> &AttachmentId {
+        &self.id
+    }
+}
+
 impl Plan {
     /// Describes an attempted action for an error: at a location, or as requested if `location` is None.
     pub(super) fn attempt(&self, action: Action, location: Option<&CpuAndTask>) -> Attempt {

@@ -30,6 +30,8 @@ pub(super) struct ReadableEvent {
     pub(super) stopped: Option<Times>,
     /// The page for reading the event from user space; None if only the kernel can read it.
     pub(super) page: Option<Page>,
+    /// Whether its task may read it from user space, and is another process.
+    pub(super) has_page_elsewhere: bool,
     event: OwnedFd,
 }
 
@@ -42,7 +44,15 @@ impl AsRef<ReadableEvent> for ReadableEvent {
 impl ReadableEvent {
     /// Wraps an event that has not counted yet.
     pub(super) fn new(id: AttachmentId, kernel_id: u64, event: OwnedFd) -> ReadableEvent {
-        ReadableEvent { id, kernel_id, baseline: Baseline::default(), stopped: None, page: None, event }
+        ReadableEvent {
+            id,
+            kernel_id,
+            baseline: Baseline::default(),
+            stopped: None,
+            page: None,
+            has_page_elsewhere: false,
+            event,
+        }
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -123,6 +133,20 @@ pub(super) fn read<E: AsRef<ReadableEvent>>(
     // The kernel took the group apart, and each event is its own leader.
     let counts = buffer.read(own.descriptor(), live)?;
     own.measure(&counts, index).ok_or(ReadFailure::Malformed)
+}
+
+/// Reads the group and calls `report` for each event: the leader, then the members in the order in which they joined.
+pub(super) fn read_all<E: AsRef<ReadableEvent>>(
+    leader: &E,
+    members: &[E],
+    buffer: &mut Buffer,
+    mut report: impl FnMut(&ReadableEvent, Count),
+) -> Result<(), ReadFailure> {
+    let counts = buffer.read(leader.as_ref().descriptor(), 1 + members.len())?;
+    for (index, event) in iter::once(leader).chain(members).map(AsRef::as_ref).enumerate() {
+        report(event, event.measure(&counts, index).ok_or(ReadFailure::Malformed)?);
+    }
+    Ok(())
 }
 
 /// Reads the group and fills `entries` with one entry for each event: the leader's, then the members' in the

@@ -2,6 +2,7 @@
 
 /// How long an event was enabled, and how much of that it was on a counter, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "plugins", derive(ks_host_macros::Wire))]
 pub(super) struct Times {
     pub(super) enabled: u64,
     pub(super) running: u64,
@@ -90,6 +91,7 @@ pub enum State {
 
 /// Count and times of one kernel event, or of several that read as one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "plugins", derive(ks_host_macros::Wire))]
 pub(super) struct Tally {
     /// Events as the kernel counted them.
     pub(super) raw: u64,

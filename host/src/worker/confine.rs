@@ -51,7 +51,7 @@ pub(super) fn enter(filter: &WorkerFilter, policy: &Policy) -> Result<(), Rights
     let limits = Limits::of(policy);
     let data = (limits.memory_bytes as u64).saturating_add(OWN_BYTES);
     // Whatever the broker has closed, no more of it stays open here.
-    let descriptors = policy.limit(Limit::Attachments).saturating_add(policy.limit(Limit::Maps));
+    let descriptors = policy.limit(Limit::Descriptors);
     for (resource, most) in [
         (Resource::RLIMIT_DATA, data),
         (Resource::RLIMIT_NOFILE, descriptors.saturating_add(OWN_DESCRIPTORS)),

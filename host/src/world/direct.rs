@@ -15,7 +15,7 @@ use super::maps::MapHandle;
 use super::state::State;
 use crate::bpf::{Map, MapShape};
 use crate::host_bytes::HostBytes;
-use crate::perf::{AttachmentId, Change, EventStart, Reading, SharedGroups, Snapshot};
+use crate::perf::{AttachmentId, Change, Reading, SharedGroups, SharedState, Snapshot};
 
 /// Functions of maps that a worker answers itself, if it has the map.
 const OF_MAPS: [&str; 13] = [
@@ -45,9 +45,11 @@ pub(super) fn is_of_maps(function: &str) -> bool {
 /// What the broker passes on to its worker.
 #[derive(Debug, Wire)]
 pub(crate) enum PassedOn {
-    /// An event of a group, with its descriptor.
-    Event(PassedEvent),
-    /// Where the counts of a group begin.
+    /// An event of a group, by the kernel's id, with its descriptor.
+    Event(u64),
+    /// The file that tells whether CPUs have come or gone, with its descriptor.
+    CpuEvents(()),
+    /// The state of a group.
     Group(PassedGroup),
     /// A handle of an attachment.
     Attachment(PassedAttachment),
@@ -58,16 +60,9 @@ pub(crate) enum PassedOn {
 }
 
 #[derive(Debug, Wire)]
-pub(crate) struct PassedEvent {
-    leader: u64,
-    id: u64,
-    kernel_id: u64,
-}
-
-#[derive(Debug, Wire)]
 pub(crate) struct PassedGroup {
     leader: u64,
-    events: Vec<EventStart>,
+    state: Option<SharedState>,
 }
 
 #[derive(Debug, Wire)]
@@ -130,12 +125,10 @@ impl State {
         let Some(waiting) = &mut self.waiting.0 else { return Ok(Vec::new()) };
         let changes = self.attachments.take_changes()?;
         let of_change = |change| match change {
-            Change::Event { leader, id, kernel_id, descriptor } => {
-                let event = PassedEvent { leader: leader.get(), id: id.get(), kernel_id };
-                (PassedOn::Event(event), Some(descriptor))
-            }
-            Change::Group { leader, events } => {
-                (PassedOn::Group(PassedGroup { leader: leader.get(), events }), None)
+            Change::Event { kernel_id, descriptor } => (PassedOn::Event(kernel_id), Some(descriptor)),
+            Change::CpuEvents { descriptor } => (PassedOn::CpuEvents(()), Some(descriptor)),
+            Change::Group { leader, state } => {
+                (PassedOn::Group(PassedGroup { leader: leader.get(), state }), None)
             }
         };
         waiting.extend(changes.into_iter().map(of_change));
@@ -157,10 +150,9 @@ impl Direct {
     /// Takes what the broker passes on. What is unusable here stays with the broker.
     pub(crate) fn take(&mut self, passed: PassedOn, descriptor: Option<OwnedFd>, host_bytes: &HostBytes) {
         match (passed, descriptor) {
-            (PassedOn::Event(PassedEvent { leader, id, kernel_id }), Some(event)) => {
-                self.groups.add(leader, id, kernel_id, event);
-            }
-            (PassedOn::Group(PassedGroup { leader, events }), _) => self.groups.start(leader, &events),
+            (PassedOn::Event(kernel_id), Some(event)) => self.groups.add(kernel_id, event),
+            (PassedOn::CpuEvents(()), Some(uevents)) => self.groups.watch_cpus(uevents),
+            (PassedOn::Group(PassedGroup { leader, state }), _) => self.groups.set(leader, state),
             (PassedOn::Attachment(PassedAttachment { handle, id }), _) => {
                 self.attachments.insert(handle, AttachmentId::of(id));
             }
@@ -176,7 +168,7 @@ impl Direct {
             (PassedOn::Frozen(name), _) => {
                 self.maps.values().filter(|map| map.name() == name).for_each(MapHandle::note_frozen);
             }
-            (PassedOn::Event(_) | PassedOn::Map(_), None) => {}
+            (PassedOn::Event(_) | PassedOn::CpuEvents(()) | PassedOn::Map(_), None) => {}
         }
     }
 
@@ -199,6 +191,12 @@ impl Direct {
     /// Reads the group of a handle; none if the broker must do it.
     pub(super) fn snapshot(&mut self, handle: u32) -> Option<Snapshot> {
         self.groups.snapshot(*self.attachments.get(&handle)?)
+    }
+
+    /// Reads the group of a handle on one CPU; none if the broker must do it.
+    pub(super) fn snapshot_cpu(&mut self, handle: u32, cpu: u32) -> Option<Snapshot> {
+        // No CPU has a larger number.
+        self.groups.snapshot_cpu(*self.attachments.get(&handle)?, i32::try_from(cpu).ok()?)
     }
 
     /// As [`Direct::read`], by the id of the attachment.

@@ -90,6 +90,13 @@ pub fn add_to_linker_of_worker(linker: &mut Linker<State>, numbers: &Numbers) ->
             here_or_by_broker(store.data_mut(), read, number, &params)
         })?;
     }
+    if let Some(number) = numbers.get("perf.[method]attachment.snapshot-cpu").copied() {
+        type OnCpu = (Resource<AttachmentHandle>, u32);
+        perf.func_wrap("[method]attachment.snapshot-cpu", move |mut store, params: OnCpu| {
+            let read = |direct: &mut Direct| direct.snapshot_cpu(params.0.rep(), params.1);
+            here_or_by_broker(store.data_mut(), read, number, &params)
+        })?;
+    }
     if let Some(number) = numbers.get("perf.read-by-id").copied() {
         perf.func_wrap("read-by-id", move |mut store, params: (u64,)| {
             let read = |direct: &mut Direct| direct.read_by_id(params.0);

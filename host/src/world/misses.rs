@@ -72,6 +72,7 @@ impl State {
             let watched = Watched { tracepoints: BTreeMap::new(), skipped, at: None };
             self.misses.programs.insert(program.to_owned(), watched);
         }
+        self.attachments.report_with_readings_of(number);
         if let Some(watched) = self.misses.programs.get_mut(program) {
             watched.tracepoints.insert(number, name.to_owned());
         }

@@ -9,6 +9,7 @@ use ks_host::bpf::{Map, Object, TestInput};
 use ks_host::host_bytes::HostBytes;
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, EventArray, Notice, Options, OutputRings};
 use ks_tests::emulated::{Kernel, Machine, inside};
+use ks_tests::mirror::Mirror;
 use ks_tests::plugins::{admitted, elf};
 use ks_tests::watched::Running;
 use nix::errno::Errno;
@@ -134,6 +135,37 @@ fn guest_a_cpu_that_was_away_between_two_readings_counts_on() {
     }
     assert_eq!(raw(&mut attachments, id), 40);
     assert!(cpu_notices(&mut attachments).is_empty());
+}
+
+/// A worker reads by itself, until the kernel's number of device events says that its state is out of date.
+#[test]
+fn guest_a_worker_notices_that_a_cpu_went_and_came() {
+    if inside().is_none() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let mut mirror = Mirror::of(&mut attachments);
+    let id = attachments.open(&calls(), &everywhere(-1), None, None).unwrap();
+    mirror.update(&mut attachments);
+    ask(1, 10);
+    assert_eq!((mirror.read(&mut attachments, id).raw, mirror.asked), (10, 0));
+    set_online(false);
+    assert_eq!(mirror.read(&mut attachments, id).raw, 10);
+    let asked = mirror.asked;
+    assert!(asked > 0);
+    ask(0, 5);
+    assert_eq!((mirror.read(&mut attachments, id).raw, mirror.asked), (15, asked));
+    set_online(true);
+    assert_eq!(mirror.read(&mut attachments, id).raw, 15);
+    ask(1, 4);
+    assert_eq!(mirror.read(&mut attachments, id).raw, 19);
+    let asked = mirror.asked;
+    set_online(false);
+    set_online(true);
+    assert_eq!(mirror.read(&mut attachments, id).raw, 19, "the kernel has ended the counters meanwhile");
+    assert!(mirror.asked > asked);
+    ask(1, 1);
+    assert_eq!(mirror.read(&mut attachments, id).raw, 20);
 }
 
 /// An event of one CPU, whose stopped count nothing else would report.

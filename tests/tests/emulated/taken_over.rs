@@ -113,9 +113,9 @@ fn root_a_worker_does_with_its_descriptors_what_its_plugin_may_do() {
 #[test]
 fn root_a_worker_has_as_many_descriptors_as_its_plugin_and_a_few() {
     let mut few = options();
-    few.policy.limit_rule("attachments=100").expect("a limit");
+    few.policy.limit_rule("descriptors=100").expect("a limit");
     let outcome = taken_over(COUNTING).run_test("limit", few);
-    assert_eq!(outcome, Outcome::Trapped("420 descriptors".into()));
+    assert_eq!(outcome, Outcome::Trapped("164 descriptors".into()));
 }
 
 #[test]

@@ -103,3 +103,25 @@ fn root_errors_name_the_own_thread_alike() {
     assert!(!said[0].is_empty());
     assert_eq!(said[0], said[1]);
 }
+
+/// Neither a thread nor a process writes anything to read counters of CPUs.
+#[test]
+fn root_readings_of_cpus_take_no_message() {
+    let script = "fn main() -> i32 {
+            var writes = attach(perf_options { event: tracepoint(\"syscalls/sys_enter_write\"), pid: 0, cpu: -1 })
+            var one = attach(perf_options { event: cpu_clock, pid: -1, cpu: 0 })
+            var member = attach(perf_options { event: page_faults, pid: -1, cpu: 0, group: one })
+            var all = attach(perf_options { event: cpu_clock, pid: -1, cpu: all })
+            if (writes == null || one == null || member == null || all == null) { return 1 }
+            var sum : u64 = 0
+            var before = read(writes).raw
+            for (i in 0..100) {
+                sum += read(one).raw + read(member).values[1] + read(all).raw + read(all).values[0]
+            }
+            print(\"{} {}\", read(writes).raw - before, sum > 0)
+            return 0
+        }";
+    for outcome in in_both_forms("kswrites", script, &[]) {
+        assert_eq!(outcome.stdout, "0 true\n");
+    }
+}

@@ -35,6 +35,7 @@ mod perf_rollback;
 mod perf_rows;
 mod perf_scaling;
 mod perf_scope;
+mod perf_shared;
 mod perf_support;
 mod pins;
 mod policy;

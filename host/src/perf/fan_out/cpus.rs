@@ -21,7 +21,7 @@ use super::{Branch, FanOut, is_fleeting};
 use crate::explain::perf::EventClass;
 
 /// Shortest interval between two checks whether the CPU of a one-CPU event went offline; checked by reads.
-const LOOK: Duration = Duration::from_millis(10);
+pub(in super::super) const CPU_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Whether the kernel ends the events of an attachment when a CPU goes offline. Events of tasks stay with
 /// their tasks, and events of units that CPUs share (`uncore`, `power`) are moved to another CPU. A program
@@ -41,15 +41,12 @@ pub(super) fn follows(plan: &Plan) -> bool {
 impl FanOut {
     /// Handles CPUs that went offline or came online since the last call. Returns whether anything changed.
     pub(in super::super) fn follow_cpus(&mut self, surroundings: &Surroundings) -> bool {
-        let every_cpu = self.leader().options.every_cpu;
-        let Some(online) = &mut self.online else { return false };
-        // A read of one CPU's event must not cost a check of all CPUs each time.
-        if !every_cpu && self.missing.is_empty() && self.looked.elapsed() < LOOK {
-            return false;
-        }
+        let is_due = self.looks_each_time() || self.looked.elapsed() >= CPU_CHECK_INTERVAL;
+        let Some(online) = self.online.as_mut().filter(|_| is_due) else { return false };
         self.looked = Instant::now();
         let mut done = false;
         if online.has_changed() {
+            self.revision += 1;
             let now = online.cpus();
             let sysfs = &surroundings.sysfs;
             done = self.take_out(|branch| {
@@ -69,10 +66,23 @@ impl FanOut {
         }
         let online = self.online.as_ref().map(Online::cpus).unwrap_or_default();
         let here: Vec<i32> = self.missing.iter().copied().filter(|cpu| online.contains(cpu)).collect();
+        self.revision += u64::from(!here.is_empty());
         for cpu in here {
             done |= self.add_cpu(cpu, surroundings);
         }
         done
+    }
+
+    /// Whether each reading looks for CPUs that came or went. One of a CPU's event must not cost a check of all CPUs
+    /// each time.
+    pub(super) fn looks_each_time(&self) -> bool {
+        self.leader().options.every_cpu || !self.missing.is_empty()
+    }
+
+    /// Returns a number that is another one after [`FanOut::follow_cpus`] or [`FanOut::remove_dead_groups`] has changed
+    /// anything.
+    pub(in super::super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Whether the attachment has to follow CPUs that go offline and come online.
@@ -108,6 +118,7 @@ impl FanOut {
         let event = self.leader().event.name().to_owned();
         let out: Vec<Branch> = self.branches.extract_if(.., which).collect();
         let any = !out.is_empty();
+        self.revision += u64::from(any);
         for Branch { location, mut group, .. } in out {
             if self.missing.insert(location.cpu) {
                 self.notices.push(Notice::CpuGone { event: event.clone(), cpu: location.cpu });

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use super::super::attr::Options;
 use super::super::error::{PerfError, Refusal};
-use super::super::group::{Group, GroupStart};
+use super::super::group::{Counter, Group, GroupStart};
 use super::super::locations::{self, CpuAndTask, Surroundings};
 use super::super::plan::Plan;
 use super::super::pmu::Sysfs;
@@ -151,7 +151,7 @@ fn open_at(
     }
 }
 
-fn open_leader(plan: &Plan, location: &CpuAndTask, sysfs: &Sysfs) -> Result<super::Counter, PerfError> {
+fn open_leader(plan: &Plan, location: &CpuAndTask, sysfs: &Sysfs) -> Result<Counter, PerfError> {
     // Every location of a leader comes from an encoding of its event.
     let encoding = plan.event.encoding_at(location, sysfs).unwrap_or(&plan.event.encodings[0]);
     plan.open(&Action::Open, location, encoding, None)

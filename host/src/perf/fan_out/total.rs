@@ -65,11 +65,11 @@ impl Point {
 
 /// A count from a CPU that went offline.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GoneCpu {
-    pub(super) cpu: i32,
-    pub(super) point: usize,
-    pub(super) task: i32,
-    pub(super) tally: Tally,
+pub(in super::super) struct GoneCpu {
+    pub(in super::super) cpu: i32,
+    pub(in super::super) point: usize,
+    pub(in super::super) task: i32,
+    pub(in super::super) tally: Tally,
 }
 
 #[cfg(test)]
