@@ -149,11 +149,12 @@ impl Page {
     }
 }
 
-/// Whether an event may be read from user space: the CPU counts it, and for the calling thread only.
-pub(super) fn is_for(event: &Event, options: &Options) -> bool {
+/// Whether an event may be read from user space: the CPU counts it, and for the task that reads it only, the calling
+/// thread or `own_task`.
+pub(super) fn is_for(event: &Event, options: &Options, own_task: Option<i32>) -> bool {
     let Options { pid, cpu, every_cpu, inherit, follow, .. } = *options;
-    let of_this_thread = pid == 0 && cpu == -1 && !every_cpu && !inherit && !follow;
-    of_this_thread && event.is_counted_by_hardware()
+    let is_own = pid == 0 || own_task == Some(pid);
+    is_own && cpu == -1 && !every_cpu && !inherit && !follow && event.is_counted_by_hardware()
 }
 
 /// Requests a counter that user code may read, where a request is needed: on arm64, whose core PMU takes it

@@ -85,8 +85,9 @@ impl Plan {
         let purpose = if self.link.is_some() { Purpose::Sampling } else { Purpose::Counting };
         // Not what some kinds of core count only: a thread that moves to another kind between two instructions
         // would name a counter that does not exist there, which ends the process.
-        let readable =
-            self.link.is_none() && encoding.pmu.is_none() && page::is_for(&self.event, &self.options);
+        let readable = self.link.is_none()
+            && encoding.pmu.is_none()
+            && page::is_for(&self.event, &self.options, self.own_task);
         let mut attr = attr(&encoding.kind, &self.options, purpose);
         if readable {
             page::ask(&encoding.kind, &mut attr);
@@ -106,7 +107,9 @@ impl Plan {
         let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
         counter.descriptors = Some(self.descriptors.hold(1 + usize::from(self.link.is_some())));
         counter.pmu = encoding.pmu.as_ref().map(|pmu| pmu.name.clone());
-        if readable {
+        if readable && self.own_task.is_some() {
+            counter.readable.has_page_elsewhere = true;
+        } else if readable {
             counter.readable.page = Page::map(counter.event());
         }
         // Events of tracepoints and probes are never throttled.

@@ -3,7 +3,7 @@
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use nix::unistd::geteuid;
+use nix::unistd::{SysconfVar, geteuid, sysconf};
 
 use crate::apart;
 use crate::confine::{self, ConfineError, WorkerFilter};
@@ -25,6 +25,9 @@ pub(super) enum RightsError {
 /// Descriptors of a worker beside those of its plugin's events and maps.
 const OWN_DESCRIPTORS: u64 = 64;
 
+/// Pages of hardware events that a worker maps at most, to read them without a system call. It reads others with read(2).
+const EVENT_PAGES: u64 = 1024;
+
 /// Drops the rights of this process, for good: what it loads and runs then has memory and what is open. Returns the
 /// filter of system calls that is left to install.
 ///
@@ -33,6 +36,10 @@ const OWN_DESCRIPTORS: u64 = 64;
 pub(super) fn drop_rights() -> Result<WorkerFilter, RightsError> {
     let filter = WorkerFilter::prepare();
     let is_root = geteuid().is_root();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_MEMLOCK)?;
+    let most = EVENT_PAGES.saturating_mul(page_bytes());
+    // Only with CAP_SYS_RESOURCE. Events whose pages cannot be mapped are read with read(2).
+    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, soft, hard.max(most));
     apart::become_nobody();
     // After the change of user, which resets both.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -52,13 +59,14 @@ pub(super) fn enter(filter: &WorkerFilter, policy: &Policy) -> Result<(), Rights
     let data = (limits.memory_bytes as u64).saturating_add(OWN_BYTES);
     // Whatever the broker has closed, no more of it stays open here.
     let descriptors = policy.limit(Limit::Descriptors);
+    let pages = policy.limit(Limit::Attachments).min(EVENT_PAGES);
     for (resource, most) in [
         (Resource::RLIMIT_DATA, data),
         (Resource::RLIMIT_NOFILE, descriptors.saturating_add(OWN_DESCRIPTORS)),
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_NPROC, 0),
-        (Resource::RLIMIT_MEMLOCK, 0),
+        (Resource::RLIMIT_MEMLOCK, pages.saturating_mul(page_bytes())),
         (Resource::RLIMIT_MSGQUEUE, 0),
     ] {
         // A lower limit, set by the host's parent, stays.
@@ -66,4 +74,9 @@ pub(super) fn enter(filter: &WorkerFilter, policy: &Policy) -> Result<(), Rights
         setrlimit(resource, most, most)?;
     }
     Ok(filter.install()?)
+}
+
+fn page_bytes() -> u64 {
+    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096)
 }

@@ -127,7 +127,7 @@ fn a_count_and_its_times_are_of_one_moment() {
 fn root_the_page_of_a_software_event_falls_back() {
     let event = Event::named("page_faults").unwrap();
     let options = Options { pid: 0, cpu: -1, ..Options::default() };
-    assert!(!is_for(&event, &options));
+    assert!(!is_for(&event, &options, None));
     let attr = attr(event.kind(), &options, Purpose::Counting);
     let own = Observed { pid: 0, cpu: -1, is_cgroup: false };
     let opened = perf_sys::open(&attr, None, own, None).unwrap();
@@ -141,7 +141,7 @@ fn root_the_page_of_a_software_event_falls_back() {
 fn only_what_the_cpu_counts_for_this_thread_is_read_here() {
     let own = Options { pid: 0, cpu: -1, ..Options::default() };
     let cycles = Event::named("cpu_cycles").unwrap();
-    assert!(is_for(&cycles, &own));
+    assert!(is_for(&cycles, &own, None));
     for options in [
         Options { pid: 1, ..own.clone() },
         Options { cpu: 0, ..own.clone() },
@@ -149,6 +149,6 @@ fn only_what_the_cpu_counts_for_this_thread_is_read_here() {
         Options { inherit: true, ..own.clone() },
         Options { follow: true, ..own },
     ] {
-        assert!(!is_for(&cycles, &options), "{options:?}");
+        assert!(!is_for(&cycles, &options, None), "{options:?}");
     }
 }

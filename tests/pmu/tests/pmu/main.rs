@@ -3,9 +3,13 @@
 mod hybrid;
 mod others;
 mod programs;
+mod shared;
 
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};
 use ks_pmu_tests::{INSNS_PER_ITERATION, is_emulated, iterate};
+
+/// Whether an arm64 kernel lets user code read counters.
+const USER_ACCESS: &str = "/proc/sys/kernel/perf_user_access";
 
 /// Iterations that take a few tenths of a second of the machine's time: many rotations of multiplexed events.
 const LONG: u64 = 60_000_000;
@@ -317,7 +321,6 @@ fn check_user_reads() -> u64 {
 /// otherwise.
 #[test]
 fn counters_are_read_without_the_kernel_where_it_allows_it() {
-    const SETTING: &str = "/proc/sys/kernel/perf_user_access";
     if !has_pmu() {
         return;
     }
@@ -326,9 +329,9 @@ fn counters_are_read_without_the_kernel_where_it_allows_it() {
         assert!(check_user_reads() <= 40);
         return;
     }
-    std::fs::write(SETTING, "0").unwrap();
+    std::fs::write(USER_ACCESS, "0").unwrap();
     assert_eq!(check_user_reads(), 40, "the kernel reads");
-    std::fs::write(SETTING, "1").unwrap();
+    std::fs::write(USER_ACCESS, "1").unwrap();
     assert_eq!(check_user_reads(), 0, "the registers are read");
     // On another thread the readings would be those of another task.
     let mut attachments = Attachments::new();
@@ -337,5 +340,5 @@ fn counters_are_read_without_the_kernel_where_it_allows_it() {
         let elsewhere = scope.spawn(|| system_calls(|| assert!(attachments.read(id).is_ok())));
         assert_eq!(elsewhere.join().unwrap(), 1);
     });
-    std::fs::write(SETTING, "0").unwrap();
+    std::fs::write(USER_ACCESS, "0").unwrap();
 }
