@@ -69,10 +69,26 @@ impl Ring {
         let fd = map.descriptor().try_clone_to_owned().map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;
-        let pages =
-            Pages::map(fd.as_fd(), map.shape().max_entries).map_err(|errno| refused("mmap", errno))?;
+        Ring::passed_on(name.clone(), fd, map.shape().max_entries).map_err(|errno| refused("mmap", errno))
+    }
+
+    /// Maps the pages of a ring buffer with so many bytes for records, whose descriptor another process of this host
+    /// has duplicated.
+    ///
+    /// # Errors
+    /// Of mmap(2).
+    pub(crate) fn passed_on(name: String, ring: OwnedFd, bytes: u32) -> Result<Ring, Errno> {
+        let pages = Pages::map(ring.as_fd(), bytes)?;
         let next = pages.consumed().load(Ordering::Relaxed);
-        Ok(Ring { name, fd, pages: Arc::new(pages), next })
+        Ok(Ring { name, fd: ring, pages: Arc::new(pages), next })
+    }
+
+    /// Returns a descriptor for another process of this host, which consumes the ring in turn with this one, and the
+    /// bytes for records. The kernel lets nobody write through it but the consumer position.
+    ///
+    /// Source: `ringbuf_map_mmap_kern` in kernel/bpf/ringbuf.c, v6.18.
+    pub(crate) fn to_pass_on(&self) -> Option<(OwnedFd, u32)> {
+        Some((self.fd.try_clone().ok()?, self.pages.size))
     }
 
     /// Returns the name in the object.
@@ -92,7 +108,13 @@ impl Ring {
 
     /// Returns the number of bytes of records not taken yet, with their headers of 8 bytes.
     pub fn waiting(&self) -> u64 {
-        self.pages.produced().load(Ordering::Acquire).saturating_sub(self.next)
+        self.pages.produced().load(Ordering::Acquire).saturating_sub(self.first())
+    }
+
+    /// Returns the position of the first record that was not taken. Another process may have consumed some: a worker, or
+    /// one with the same pinned ring.
+    fn first(&self) -> u64 {
+        self.next.max(self.pages.consumed().load(Ordering::Relaxed))
     }
 
     /// Takes records that fit in `room` bytes as entries of a batch. Takes none if there are none or the next
@@ -101,8 +123,7 @@ impl Ring {
     /// # Errors
     /// [`TooLong`] if not even the first record fits. It stays in the ring.
     pub fn take(&mut self, room: usize) -> Result<Records, TooLong> {
-        // Another process with the same pinned ring may have consumed some records.
-        let from = self.next.max(self.pages.consumed().load(Ordering::Relaxed));
+        let from = self.first();
         let produced = self.pages.produced().load(Ordering::Acquire);
         let (mut to, mut bytes) = (from, 0);
         while let Some(record) = self.pages.record(to, produced) {

@@ -1,5 +1,6 @@
-//! Calls that a worker answers itself, with descriptors that its broker has passed on: readings of counters, and
-//! operations on maps of data. All others are messages to the broker, and so is every call that fails here.
+//! Calls that a worker answers itself: the time and, with descriptors that its broker has passed on, readings of
+//! counters, operations on maps of data, and taking records of ring buffers ([`super::ring::worker`]). All others are
+//! messages to the broker, and so is every call that fails here.
 //!
 //! ```text
 //! the broker: State -- take_passed_on --> PassedOn, a descriptor ..   (messages)   .. Direct: the worker
@@ -12,6 +13,7 @@ use std::os::fd::OwnedFd;
 use ks_host_macros::Wire;
 
 use super::maps::MapHandle;
+use super::ring::worker::WorkerRings;
 use super::state::State;
 use crate::bpf::{Map, MapShape};
 use crate::host_bytes::HostBytes;
@@ -37,14 +39,28 @@ const OF_MAPS: [&str; 13] = [
 /// Bytes of an entry's value, at most, in maps that are passed on: a worker has little memory beside its plugin's.
 const MOST_VALUE_BYTES: u64 = 1 << 20;
 
-/// Whether a worker may answer this function itself: one of a map that it has.
-pub(super) fn is_of_maps(function: &str) -> bool {
-    OF_MAPS.contains(&function)
+/// Functions of the clock that a worker answers itself, unless its calls are recorded.
+const OF_CLOCK: [&str; 3] = ["clock.now", "clock.boottime", "clock.wall-clock"];
+
+/// Whether a worker answers a call itself, given the handle that its arguments begin with.
+type IsDirect = fn(&Direct, Option<u32>) -> bool;
+
+/// Returns which calls of a function a worker answers as a host does; none if it answers none so.
+pub(super) fn answered_here(function: &str) -> Option<IsDirect> {
+    match function {
+        _ if OF_MAPS.contains(&function) => {
+            Some(|direct, handle| handle.is_some_and(|handle| direct.map(handle).is_some()))
+        }
+        _ if OF_CLOCK.contains(&function) => Some(|direct, _| direct.has_clock),
+        _ => None,
+    }
 }
 
 /// What the broker passes on to its worker.
 #[derive(Debug, Wire)]
 pub(crate) enum PassedOn {
+    /// The clock.
+    Clock(()),
     /// An event of a group, by the kernel's id, with its descriptor.
     Event(u64),
     /// The file that tells whether CPUs have come or gone, with its descriptor.
@@ -55,6 +71,8 @@ pub(crate) enum PassedOn {
     Attachment(PassedAttachment),
     /// A map, with its descriptor.
     Map(PassedMap),
+    /// A ring buffer, with its descriptor.
+    Ring(PassedRing),
     /// The map of this name cannot be changed any more.
     Frozen(String),
 }
@@ -79,6 +97,20 @@ pub(crate) struct PassedMap {
     slots: u64,
 }
 
+#[derive(Debug, Wire)]
+pub(crate) struct PassedRing {
+    handle: u32,
+    name: String,
+    bytes: u32,
+}
+
+impl PassedOn {
+    /// Returns a ring buffer with so many bytes for records.
+    pub(super) fn ring(handle: u32, name: &str, bytes: u32) -> PassedOn {
+        PassedOn::Ring(PassedRing { handle, name: name.to_owned(), bytes })
+    }
+}
+
 /// What waits in the broker to be passed on; none without a worker that may have it.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Option<Vec<(PassedOn, Option<OwnedFd>)>>);
@@ -95,7 +127,7 @@ impl Waiting {
 impl State {
     /// Passes on to the worker what it can use itself.
     pub(crate) fn pass_on(&mut self) {
-        self.waiting = Waiting(Some(Vec::new()));
+        self.waiting = Waiting(Some(vec![(PassedOn::Clock(()), None)]));
         self.attachments.share();
     }
 
@@ -139,17 +171,20 @@ impl State {
 /// What a worker has of its broker.
 #[derive(Default)]
 pub(crate) struct Direct {
+    has_clock: bool,
     groups: SharedGroups,
     /// Attachments by their handles.
     attachments: BTreeMap<u32, AttachmentId>,
     /// Maps by their handles.
     maps: BTreeMap<u32, MapHandle>,
+    pub(super) rings: WorkerRings,
 }
 
 impl Direct {
     /// Takes what the broker passes on. What is unusable here stays with the broker.
     pub(crate) fn take(&mut self, passed: PassedOn, descriptor: Option<OwnedFd>, host_bytes: &HostBytes) {
         match (passed, descriptor) {
+            (PassedOn::Clock(()), _) => self.has_clock = true,
             (PassedOn::Event(kernel_id), Some(event)) => self.groups.add(kernel_id, event),
             (PassedOn::CpuEvents(()), Some(uevents)) => self.groups.watch_cpus(uevents),
             (PassedOn::Group(PassedGroup { leader, state }), _) => self.groups.set(leader, state),
@@ -165,10 +200,13 @@ impl Direct {
                     self.maps.insert(handle, handle_of_map);
                 }
             }
+            (PassedOn::Ring(PassedRing { handle, name, bytes }), Some(ring)) => {
+                self.rings.add(handle, (name, bytes), ring, host_bytes);
+            }
             (PassedOn::Frozen(name), _) => {
                 self.maps.values().filter(|map| map.name() == name).for_each(MapHandle::note_frozen);
             }
-            (PassedOn::Event(_) | PassedOn::CpuEvents(()) | PassedOn::Map(_), None) => {}
+            (PassedOn::Event(_) | PassedOn::CpuEvents(()) | PassedOn::Map(_) | PassedOn::Ring(_), None) => {}
         }
     }
 
@@ -176,6 +214,7 @@ impl Direct {
     pub(super) fn forget(&mut self, handle: u32) {
         self.maps.remove(&handle);
         self.attachments.remove(&handle);
+        self.rings.forget(handle);
     }
 
     /// Returns the map of a handle; none if the broker must be asked.

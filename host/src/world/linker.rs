@@ -17,7 +17,7 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower, Resource, ResourceType};
 use wasmtime::{AsContextMut as _, StoreContextMut};
 
-use super::direct::is_of_maps;
+use super::direct::answered_here;
 use super::served::{Number, Served};
 use super::state::State;
 use super::value::{Handles, Recorded as _, RecordedList};
@@ -44,6 +44,9 @@ const OF_THE_FILE: &str = "layouts";
 
 /// The function before which a worker stops the counters that it has.
 const DISABLE: &str = "perf.[method]attachment.disable";
+
+/// The end of a batch of records, which a worker may have returned itself.
+const BATCH_DROP: &str = "ring.[resource-drop]batch";
 
 /// Whether a function has no result and is one for whose end a worker does not wait: text, and what options say before
 /// they are used.
@@ -233,10 +236,10 @@ impl<T: 'static> LinkerInstance<'_, T> {
             InstanceDestination::Engine(_) if !self.imported.contains(&function) => Ok(()),
             InstanceDestination::Engine(inner) => match self.answers {
                 Answers::Host => inner.func_wrap(name, call),
-                Answers::Broker if is_of_maps(&function) => {
+                Answers::Broker if let Some(is_direct) = answered_here(&function) => {
                     inner.func_wrap(name, move |mut store: StoreContextMut<'_, T>, params: P| {
                         let host = state(store.data_mut());
-                        if params.handle().is_some_and(|handle| host.direct.map(handle).is_some()) {
+                        if is_direct(&host.direct, params.handle()) {
                             return call(store, params);
                         }
                         Ok(wire::read::<R>(&host.ask_broker(number, |call| params.put(call))?)?)
@@ -290,6 +293,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
             }
         };
         let function = format!("{}.[resource-drop]{name}", self.interface);
+        let is_batch = function == BATCH_DROP;
         match &mut self.to {
             InstanceDestination::Served(served) => {
                 if self.imported.contains(&self.interface) {
@@ -309,6 +313,9 @@ impl<T: 'static> LinkerInstance<'_, T> {
                 }
                 Answers::Broker => inner.resource(name, ty, move |mut store, own| {
                     let host = state(store.data_mut());
+                    if is_batch && host.drop_own_batch(own)? {
+                        return Ok(());
+                    }
                     host.direct.forget(own);
                     let answer = host.ask_broker(number, |call| own.put(call))?;
                     Ok(wire::read(&answer)?)

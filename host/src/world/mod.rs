@@ -75,7 +75,10 @@ pub(crate) fn linker(
     let (mut linker, numbers) = with_bindings(linker)?.into_inner().ok_or_else(no_linker)?;
     match answers {
         Answers::Host => lower::add_to_linker(&mut linker).map_err(failed)?,
-        Answers::Broker => lower::add_to_linker_of_worker(&mut linker, &numbers).map_err(failed)?,
+        Answers::Broker => {
+            lower::add_to_linker_of_worker(&mut linker, &numbers).map_err(failed)?;
+            ring::worker::add_to_linker_of_worker(&mut linker, &numbers).map_err(failed)?;
+        }
         // These need the functions of the bindings, which the recording linker wraps.
         Answers::Recorded | Answers::Replayed => {}
     }
@@ -111,8 +114,12 @@ pub(crate) fn served(answers: Answers, imports: &[String]) -> Result<Served<Stat
         .filter(|import| !wasi::is_wasi(import))
         .map(|import| interface_name(import).to_owned())
         .collect();
+    let polls = interfaces.contains("ring");
     let linker = linker::Linker::serving(answers, Arc::new(interfaces), State::called);
     let mut served = with_bindings(linker)?.into_served().ok_or_else(no_linker)?;
+    if polls {
+        ring::worker::serve(&mut served);
+    }
     if imports.iter().any(|import| wasi::is_wasi(import)) {
         wasi::effects::serve(&mut served);
     }

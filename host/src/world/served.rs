@@ -22,6 +22,7 @@ impl Number {
     pub(super) const WASI_WRITE: Number = Number(u32::MAX - 1);
     pub(super) const WASI_WARNING: Number = Number(u32::MAX - 2);
     pub(super) const WASI_WAIT: Number = Number(u32::MAX - 3);
+    pub(super) const RING_WAIT: Number = Number(u32::MAX - 4);
 
     /// The number of the first function of the bindings; the others follow.
     pub(super) const FIRST: Number = Number(0);

@@ -155,8 +155,80 @@ fn system_calls(allowed: &[&str], bpf: &[i64]) -> String {
     if open.is_empty() { "all are refused".to_owned() } else { open.join("; ") }
 }
 
-/// Uses each descriptor that it has for everything that one of an event or a map is good for. Returns what it can do.
+/// A descriptor, by what it is good for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DescriptorKind {
+    Event,
+    Map,
+    Ring,
+    File,
+    Other,
+}
+
+/// Uses each descriptor that it has for everything that one of an event, a map, a ring buffer or a file is good for. Returns
+/// what it can do.
 fn descriptors(broker: &File) -> String {
+    let (mut found, mut open) = (Vec::new(), Vec::new());
+    let mut mapped = 0;
+    for fd in 0..256_i64 {
+        // The others are its socket, its code and nothing.
+        let is_given = fd > 2 && fd != i64::from(broker.as_raw_fd());
+        let kind = if is_given { kind(fd) } else { DescriptorKind::Other };
+        found.push(kind);
+        operations(fd, &mut open);
+        if is_given {
+            mapped += mappings(fd, kind, &mut open);
+        }
+    }
+    // Memory that it locks through events, beside what each user may (kernel.perf_event_mlock_kb).
+    let limit = getrlimit(Resource::RLIMIT_MEMLOCK).expect("it may ask").0;
+    if mapped > limit + (8 << 20) {
+        open.push(format!("{mapped} bytes of rings of events"));
+    }
+    let number = |kind: DescriptorKind| found.iter().filter(|one| **one == kind).count();
+    let [events, maps, rings, files] =
+        [DescriptorKind::Event, DescriptorKind::Map, DescriptorKind::Ring, DescriptorKind::File].map(number);
+    match &open[..] {
+        [] => format!("{events} events, {maps} map, {rings} ring, {files} file; all others are refused"),
+        open => open.join("; "),
+    }
+}
+
+fn call(number: i64, [a, b, c, d, e, f]: [i64; 6]) -> (i64, Option<i32>) {
+    // SAFETY: reads into memory of the caller, maps memory where there is none, and what the kernel refuses; what it does
+    // not is the finding.
+    let answer = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    (answer, std::io::Error::last_os_error().raw_os_error())
+}
+
+/// Maps pages of a descriptor.
+fn map(fd: i64, access: i32, pages: i64, offset: i64) -> (i64, Option<i32>) {
+    let shared = i64::from(libc::MAP_SHARED);
+    call(libc::SYS_mmap, [0, pages * 4096, access.into(), shared, fd, offset * 4096])
+}
+
+fn kind(fd: i64) -> DescriptorKind {
+    let mut words = [0_u64; 32];
+    let at = words.as_mut_ptr() as i64;
+    let read = || call(libc::SYS_read, [fd, at, 256, 0, 0, 0]).0 > 0;
+    // A file is at its end after the first time.
+    match [read(), read()] {
+        [true, true] => return DescriptorKind::Event,
+        [true, false] => return DescriptorKind::File,
+        [false, _] => {}
+    }
+    // `map_fd`, `key`, `value`, `flags` of `union bpf_attr`: the entry 1, which the plugin has written.
+    let (key, value) = (1_u32, 7_u64);
+    let update = [fd.cast_unsigned(), &raw const key as u64, &raw const value as u64, 0];
+    if call(libc::SYS_bpf, [2, update.as_ptr() as i64, 32, 0, 0, 0]).0 == 0 {
+        return DescriptorKind::Map;
+    }
+    let consumer = map(fd, libc::PROT_READ | libc::PROT_WRITE, 1, 0).0;
+    if consumer == -1 { DescriptorKind::Other } else { DescriptorKind::Ring }
+}
+
+/// Tries what would change what a descriptor denotes, or reach more than that.
+fn operations(fd: i64, open: &mut Vec<String>) {
     /// Requests of ioctl(2) of events: all but that to stop (0x2401). Source: include/uapi/linux/perf_event.h, v6.18.
     const REQUESTS: [u64; 11] = [
         0x2400,
@@ -174,40 +246,66 @@ fn descriptors(broker: &File) -> String {
     /// Commands of bpf(2) that take a descriptor: pin, attach, detach, test run, information, read only for good,
     /// links, iterators, tokens. Source: include/uapi/linux/bpf.h, `enum bpf_cmd`, v6.18.
     const COMMANDS: [i64; 14] = [6, 8, 9, 10, 15, 16, 17, 20, 22, 28, 29, 33, 35, 36];
-    let (mut events, mut maps, mut open) = (0, 0, Vec::new());
-    let mut words = [0_u64; 32];
-    for fd in 0..256_i64 {
-        let call = |number, [a, b, c]: [i64; 3]| {
-            // SAFETY: reads into `words`, and what the kernel refuses; what it does not is the finding.
-            let answer = unsafe { libc::syscall(number, a, b, c, 0, 0, 0) };
-            (answer, std::io::Error::last_os_error().raw_os_error())
-        };
-        let at = words.as_mut_ptr() as i64;
-        // The others are its socket, its code and nothing.
-        if fd > 2 && fd != i64::from(broker.as_raw_fd()) {
-            events += u32::from(call(libc::SYS_read, [fd, at, 256]).0 > 0);
+    let refused = (-1, Some(libc::EPERM));
+    let mut words = [fd.cast_unsigned(), 0, 0, 0, 0, 0, 0, 0];
+    let at = words.as_mut_ptr() as i64;
+    for request in REQUESTS {
+        if call(libc::SYS_ioctl, [fd, request.cast_signed(), at, 0, 0, 0]) != refused {
+            open.push(format!("ioctl {request:#x} of {fd}"));
         }
-        for request in REQUESTS {
-            if call(libc::SYS_ioctl, [fd, request.cast_signed(), at]) != (-1, Some(libc::EPERM)) {
-                open.push(format!("ioctl {request:#x} of {fd}"));
-            }
-        }
-        words = [0; 32];
-        words[0] = fd.cast_unsigned();
-        for command in COMMANDS {
-            if call(libc::SYS_bpf, [command, at, 64]) != (-1, Some(libc::EPERM)) {
-                open.push(format!("bpf {command} of {fd}"));
-            }
-        }
-        // `map_fd`, `key`, `value`, `flags` of `union bpf_attr`: the entry 1, which the plugin has written.
-        let (key, value) = (1_u32, 7_u64);
-        words[1] = &raw const key as u64;
-        words[2] = &raw const value as u64;
-        maps += u32::from(call(libc::SYS_bpf, [2, at, 32]).0 == 0);
     }
-    match &open[..] {
-        [] => format!("{events} event, {maps} map; all others are refused"),
-        open => open.join("; "),
+    for command in COMMANDS {
+        if call(libc::SYS_bpf, [command, at, 64, 0, 0, 0]) != refused {
+            open.push(format!("bpf {command} of {fd}"));
+        }
+    }
+    for (name, number) in
+        [("pwrite64", libc::SYS_pwrite64), ("lseek", libc::SYS_lseek), ("dup", libc::SYS_dup)]
+    {
+        if call(number, [fd, at, 8, 0, 0, 0]) != refused {
+            open.push(format!("{name} of {fd}"));
+        }
+    }
+}
+
+/// Maps what can be mapped of a descriptor. Returns the bytes of rings of events.
+fn mappings(fd: i64, kind: DescriptorKind, open: &mut Vec<String>) -> u64 {
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    let mut at = [0_u64; 2];
+    if call(libc::SYS_write, [fd, at.as_mut_ptr() as i64, 8, 0, 0, 0]) != (-1, Some(libc::EPERM)) {
+        open.push(format!("write to {fd}"));
+    }
+    for offset in [0, 1, 2] {
+        if map(fd, libc::PROT_READ | libc::PROT_EXEC, 1, offset).0 != -1 {
+            open.push(format!("code of {fd}"));
+        }
+    }
+    match kind {
+        // Of a ring buffer, nobody writes anything but the page with the consumer's position.
+        DescriptorKind::Ring => {
+            for (pages, offset) in [(2, 0), (1, 1), (1, 2), (2, 1)] {
+                if map(fd, both, pages, offset).0 != -1 {
+                    open.push(format!("{pages} pages of ring {fd} from {offset}"));
+                }
+            }
+            let producer = map(fd, libc::PROT_READ, 2, 1).0;
+            if producer == -1 || call(libc::SYS_mprotect, [producer, 8192, both.into(), 0, 0, 0]).0 != -1 {
+                open.push(format!("records of ring {fd}"));
+            }
+            0
+        }
+        // It gets rings without records, which lock memory.
+        DescriptorKind::Event => {
+            let largest = (0..12).rev().map(|power| 1 + (1 << power));
+            let pages = largest.filter(|pages| map(fd, both, *pages, 0).0 != -1).max();
+            pages.unwrap_or(0).cast_unsigned() * 4096
+        }
+        DescriptorKind::Map | DescriptorKind::File | DescriptorKind::Other => {
+            if map(fd, both, 1, 0).0 != -1 {
+                open.push(format!("pages of {fd}"));
+            }
+            0
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use ks_host::{Host, PreparedPlugin, RunOptions};
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::plugins::Capture;
 use ks_tests::{binary, compile};
+use nix::unistd::{SysconfVar, sysconf};
 
 #[test]
 fn kernel_6_1() {
@@ -28,12 +29,24 @@ const COUNTING: &str = "fn main() -> i32 {
 }
 ";
 
-/// It has an event and a map, and does not end by itself: what it has attached would be gone then.
-const HOLDING: &str = "var counts: hash<u32, u64>(16)
+/// It has events of its thread and of CPUs, a map and a ring buffer, and does not end by itself: what it has attached would
+/// be gone then.
+const HOLDING: &str = "struct Event { n: u64 }
+var counts: hash<u32, u64>(16)
+var events: ringbuf<Event>(65536)
 
 @tracepoint(\"sched/sched_switch\")
 fn count(ctx: *trace_event_raw_sched_switch) -> i32 {
     counts[2] = 3
+    var e = events.reserve()
+    if (e != null) {
+        e->n = 1
+        events.submit(e)
+    }
+    return 0
+}
+
+fn events_callback(e: *Event) -> i32 {
     return 0
 }
 
@@ -45,7 +58,10 @@ fn main() -> i32 {
     attach(load(count), \"sched/sched_switch\", 0)
     counts[1] = 2
     var faults = attach(perf_options { event: page_faults, pid: 0, cpu: -1 })
-    print(\"{} {}\", read(faults).raw, counts[1])
+    var one = attach(perf_options { event: cpu_clock, pid: -1, cpu: 0 })
+    var all = attach(perf_options { event: cpu_clock, pid: -1, cpu: all })
+    dispatch(events, 0)
+    print(\"{} {} {} {}\", read(faults).raw, counts[1], read(one).raw, read(all).raw)
     return deep(0) as i32
 }
 ";
@@ -102,11 +118,14 @@ fn root_a_worker_makes_no_system_call_that_reaches_anything() {
     assert_eq!(said, "all are refused");
 }
 
-/// It reads the counter and changes the map, as its plugin may, and nothing else.
+/// It reads the counters, changes the map and moves the consumer of the ring buffer, as its plugin may, reads the kernel's
+/// number of device events, and nothing else.
 #[test]
 fn root_a_worker_does_with_its_descriptors_what_its_plugin_may_do() {
     let outcome = taken_over(HOLDING).run_test("descriptors", options());
-    assert_eq!(outcome, Outcome::Trapped("1 event, 1 map; all others are refused".into()));
+    let cpus = sysconf(SysconfVar::_NPROCESSORS_ONLN).expect("it is known").expect("it is known");
+    let has = format!("{} events, 1 map, 1 ring, 1 file; all others are refused", 2 + cpus);
+    assert_eq!(outcome, Outcome::Trapped(has));
 }
 
 /// Whatever the broker passes on, a worker keeps no more than its plugin may have.
@@ -139,7 +158,8 @@ fn root_messages_that_a_worker_must_not_send_end_its_plugin_alone() {
     // Every function of the contract, with arguments of others: a function that the plugin does not import is none. Some
     // of them where a run takes long.
     let step = if inside().is_some() { 16 } else { 1 };
-    for number in (0..400).step_by(step) {
+    // The last ones are those that the contract does not have.
+    for number in (0..400).step_by(step).chain(u32::MAX - 5..=u32::MAX) {
         let outcome = plugin.run_test(&number.to_string(), options());
         assert!(matches!(outcome, Outcome::Trapped(_)), "{number}: {outcome:?}");
     }

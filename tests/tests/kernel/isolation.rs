@@ -125,3 +125,42 @@ fn root_readings_of_cpus_take_no_message() {
         assert_eq!(outcome.stdout, "0 true\n");
     }
 }
+
+/// A ring buffer that is full of records takes no message for each batch: one to ask whether the plugin is to stop, and
+/// one more each 10 ms.
+#[test]
+fn root_records_that_wait_take_no_message_each_time() {
+    let script = "struct Event { n: u64, rest: u64[127] }
+        var events : ringbuf<Event>(4194304)
+        var emitted : u64 = 0
+        var handled : u64 = 0
+        @tracepoint(\"sched/sched_switch\")
+        fn emit(ctx: *trace_event_raw_sched_switch) -> i32 {
+            for (i in 0..256) {
+                if (emitted >= 3000) { return 0 }
+                var e = events.reserve()
+                if (e != null) { e->n = emitted  emitted += 1  events.submit(e) }
+            }
+            return 0
+        }
+        fn events_callback(e: *Event) -> i32 { handled += 1  return 0 }
+        fn main() -> i32 {
+            var writes = attach(perf_options { event: tracepoint(\"syscalls/sys_enter_write\"), pid: 0, cpu: -1 })
+            var program = load(emit)
+            if (writes == null || attach(program, \"sched/sched_switch\", 0) != 0) { return 1 }
+            for (i in 0..100) { if (emitted < 3000) { sleep(5) } }
+            detach(program)
+            var before = read(writes).raw
+            var polls : u64 = 0
+            while (dispatch(events, 0) > 0) { polls += 1 }
+            print(\"{} {} {} {}\", read(writes).raw - before, polls, handled, emitted)
+            return 0
+        }";
+    for outcome in in_both_forms("ksdrain", script, &[]) {
+        let numbers = outcome.stdout.split_whitespace().map(|number| number.parse().expect("a number"));
+        let [messages, polls, handled, emitted] = numbers.collect::<Vec<u64>>()[..] else {
+            panic!("{outcome:?}")
+        };
+        assert!(polls > 20 && messages < polls / 2 && handled == emitted && emitted >= 3000, "{outcome:?}");
+    }
+}

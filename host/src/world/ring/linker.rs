@@ -10,7 +10,7 @@ use super::super::state::State;
 use super::{BatchHandle, RingHandle};
 
 /// Name of the interface in the contract.
-const INTERFACE: &str = "kernelscript:host/ring@0.2.0";
+pub(super) const INTERFACE: &str = "kernelscript:host/ring@0.2.0";
 
 /// Access to a plugin's state.
 pub trait Host {
