@@ -79,6 +79,7 @@ pub mod record;
 mod run;
 #[cfg(feature = "plugins")]
 mod running;
+mod sorted;
 #[cfg(feature = "plugins")]
 pub mod stacks;
 #[cfg(feature = "plugins")]

@@ -34,17 +34,20 @@ pub struct AttachmentId(u64);
 
 impl AttachmentId {
     /// Returns the id with this number; it is stale if no attachment has it.
+    #[inline]
     pub fn of(number: u64) -> AttachmentId {
         AttachmentId(number)
     }
 
     /// The number, counted from 1 within one [`Attachments`].
+    #[inline]
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
 impl AsRef<AttachmentId> for AttachmentId {
+    #[inline]
     fn as_ref(&self) -> &AttachmentId {
         self
     }

@@ -41,12 +41,16 @@ pub(super) struct Buffer(Vec<u64>);
 impl Buffer {
     /// Reads the group that `event` belongs to. `live` is the number of its events: the kernel refuses a
     /// buffer that is too small for all of them (ENOSPC).
+    #[inline]
     pub(super) fn read(
         &mut self,
         event: BorrowedFd<'_>,
         live: usize,
     ) -> Result<GroupCounts<'_>, ReadFailure> {
-        self.0.resize(HEAD + ENTRY * live, 0);
+        let words = HEAD + ENTRY * live;
+        if self.0.len() != words {
+            self.0.resize(words, 0);
+        }
         let length = sys::read(event, &mut self.0).map_err(ReadFailure::Errno)?;
         if length == 0 {
             return Err(ReadFailure::EndOfFile);
@@ -87,6 +91,7 @@ impl GroupCounts<'_> {
 }
 
 /// Parses a result. None if its length disagrees with its number of entries.
+#[inline]
 pub(super) fn parse(words: &[u64]) -> Option<GroupCounts<'_>> {
     let (&[number, enabled, running], entries) = words.split_first_chunk::<HEAD>()?;
     let (entries, rest) = entries.as_chunks::<ENTRY>();

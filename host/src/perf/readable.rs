@@ -36,6 +36,7 @@ pub(super) struct ReadableEvent {
 }
 
 impl AsRef<ReadableEvent> for ReadableEvent {
+    #[inline]
     fn as_ref(&self) -> &ReadableEvent {
         self
     }
@@ -55,6 +56,7 @@ impl ReadableEvent {
         }
     }
 
+    #[inline]
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -80,6 +82,7 @@ impl ReadableEvent {
     }
 
     /// As [`ReadableEvent::measure`], read from user space. None if the kernel must be asked.
+    #[inline]
     fn measure_here(&self, leader: &ReadableEvent) -> Option<Count> {
         let (count, times) = self.page.as_ref()?.read(leader.page.as_ref()?)?;
         (count >= self.baseline.count).then(|| self.since_restart(count, times))
@@ -107,12 +110,14 @@ impl ReadableEvent {
 }
 
 /// Returns the event at this position: the leader is 0, then the members in the order in which they joined.
+#[inline]
 fn at<'a, E: AsRef<ReadableEvent>>(leader: &'a E, members: &'a [E], index: usize) -> &'a ReadableEvent {
     index.checked_sub(1).map_or(leader, |member| &members[member]).as_ref()
 }
 
 /// Reads the event at a position: from the pages that the kernel shares for it and its leader, else with a
 /// read of the group.
+#[inline]
 pub(super) fn read<E: AsRef<ReadableEvent>>(
     leader: &E,
     members: &[E],
@@ -151,6 +156,7 @@ pub(super) fn read_all<E: AsRef<ReadableEvent>>(
 
 /// Reads the group and fills `entries` with one entry for each event: the leader's, then the members' in the
 /// order in which they joined. Returns the count of the event at position `own`.
+#[inline]
 pub(super) fn snapshot<E: AsRef<ReadableEvent>>(
     leader: &E,
     members: &[E],
@@ -164,6 +170,7 @@ pub(super) fn snapshot<E: AsRef<ReadableEvent>>(
 }
 
 /// Fills `entries` from a read: one for each event, in their order.
+#[inline]
 fn fill<E: AsRef<ReadableEvent>>(
     entries: &mut Entries,
     leader: &E,
@@ -182,6 +189,7 @@ fn fill<E: AsRef<ReadableEvent>>(
 
 /// Fills `entries` from a read whose events are in the order in which they joined, the usual case, without
 /// searching. Returns whether the order was right; if not, the entries are meaningless.
+#[inline]
 fn fill_in_place<E: AsRef<ReadableEvent>>(
     entries: &mut Entries,
     leader: &E,

@@ -29,6 +29,7 @@ pub struct Reading {
 }
 
 impl Reading {
+    #[inline]
     pub(super) fn of(tally: &Tally) -> Reading {
         Reading {
             raw: tally.raw,
@@ -86,6 +87,7 @@ thread_local! {
 
 impl Entries {
     /// Returns an empty list that reuses the thread's kept memory.
+    #[inline]
     pub(super) fn new() -> Entries {
         let mut entries = Entries(KEPT.take());
         entries.clear();

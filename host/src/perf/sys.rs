@@ -151,11 +151,14 @@ pub(super) fn set_period(event: BorrowedFd<'_>, events: u64) -> Result<(), Errno
 }
 
 /// Reads into `words`. Returns the number of bytes, 0 if the event is in error state.
+#[inline]
 pub(super) fn read(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
     perform(Request::Read { event, words }).map(|length| usize::try_from(length).unwrap_or(usize::MAX))
 }
 
-/// Makes one system call. Returns the kernel's result, or the id for [`Request::Id`].
+/// Makes one system call. Returns the kernel's result, or the id for [`Request::Id`]. Its callers keep what their request
+/// needs: a read would else set up memory for all requests, and jump to its own.
+#[inline(always)]
 fn perform(request: Request<'_>) -> Result<u64, Errno> {
     tracing::trace!(call = request.name());
     match request {

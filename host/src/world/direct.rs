@@ -18,6 +18,7 @@ use super::state::State;
 use crate::bpf::{Map, MapShape};
 use crate::host_bytes::HostBytes;
 use crate::perf::{AttachmentId, Change, Reading, SharedGroups, SharedState, Snapshot};
+use crate::sorted::SortedMap;
 
 /// Functions of maps that a worker answers itself, if it has the map.
 const OF_MAPS: [&str; 13] = [
@@ -174,7 +175,7 @@ pub(crate) struct Direct {
     has_clock: bool,
     groups: SharedGroups,
     /// Attachments by their handles.
-    attachments: BTreeMap<u32, AttachmentId>,
+    attachments: SortedMap<u32, AttachmentId>,
     /// Maps by their handles.
     maps: BTreeMap<u32, MapHandle>,
     pub(super) rings: WorkerRings,
@@ -213,7 +214,7 @@ impl Direct {
     /// Closes what belongs to a handle that ends.
     pub(super) fn forget(&mut self, handle: u32) {
         self.maps.remove(&handle);
-        self.attachments.remove(&handle);
+        self.attachments.remove(handle);
         self.rings.forget(handle);
     }
 
@@ -223,33 +224,37 @@ impl Direct {
     }
 
     /// Reads the attachment of a handle; none if the broker must do it.
+    #[inline]
     pub(super) fn read(&mut self, handle: u32) -> Option<Reading> {
-        self.groups.read(*self.attachments.get(&handle)?)
+        self.groups.read(*self.attachments.get(handle)?)
     }
 
     /// Reads the group of a handle; none if the broker must do it.
+    #[inline]
     pub(super) fn snapshot(&mut self, handle: u32) -> Option<Snapshot> {
-        self.groups.snapshot(*self.attachments.get(&handle)?)
+        self.groups.snapshot(*self.attachments.get(handle)?)
     }
 
     /// Reads the group of a handle on one CPU; none if the broker must do it.
     pub(super) fn snapshot_cpu(&mut self, handle: u32, cpu: u32) -> Option<Snapshot> {
         // No CPU has a larger number.
-        self.groups.snapshot_cpu(*self.attachments.get(&handle)?, i32::try_from(cpu).ok()?)
+        self.groups.snapshot_cpu(*self.attachments.get(handle)?, i32::try_from(cpu).ok()?)
     }
 
     /// As [`Direct::read`], by the id of the attachment.
+    #[inline]
     pub(super) fn read_by_id(&mut self, id: u64) -> Option<Reading> {
         self.groups.read(AttachmentId::of(id))
     }
 
     /// As [`Direct::snapshot`], by the id of the attachment.
+    #[inline]
     pub(super) fn snapshot_by_id(&mut self, id: u64) -> Option<Snapshot> {
         self.groups.snapshot(AttachmentId::of(id))
     }
 
     /// Stops the group that the attachment of a handle leads, before the broker does.
     pub(super) fn stop(&self, handle: u32) {
-        self.attachments.get(&handle).into_iter().for_each(|id| self.groups.stop(*id));
+        self.attachments.get(handle).into_iter().for_each(|id| self.groups.stop(*id));
     }
 }

@@ -48,6 +48,7 @@ pub(in super::super) struct Readout<'a, G, A> {
 
 impl<G: LocatedGroup, A: AsRef<AttachmentId>> Readout<'_, G, A> {
     /// Reads one attachment at all locations.
+    #[inline]
     pub(in super::super) fn read(self, id: AttachmentId) -> Result<Tally, G::Error> {
         let lacks = self.lacks(id);
         if let ([only], true) = (&mut *self.groups, self.gone.is_empty()) {
@@ -93,6 +94,7 @@ impl<G: LocatedGroup, A: AsRef<AttachmentId>> Readout<'_, G, A> {
 
     /// Reads the whole group at all locations. Fills `entries` in the order of the attachments, and returns the
     /// index and the tally of `id`; none if it is none of them.
+    #[inline]
     pub(in super::super) fn snapshot(
         mut self,
         id: AttachmentId,
@@ -144,11 +146,13 @@ impl<G: LocatedGroup, A: AsRef<AttachmentId>> Readout<'_, G, A> {
     }
 
     /// Whether a requested kind of core or CPU is not counted.
+    #[inline]
     fn lacks(&self, id: AttachmentId) -> bool {
         self.misses_cpus || self.lacking.contains(&id)
     }
 
     /// Returns the group if there is only one and it counts every attachment: the sum is then its own count.
+    #[inline]
     fn only_group(&mut self) -> Option<&mut G> {
         match &mut *self.groups {
             // A group contains the attachments that count there, in the order of the attachments.

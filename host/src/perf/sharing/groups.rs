@@ -16,13 +16,15 @@ use super::super::reading::{Entries, GroupEntry, Reading, Snapshot};
 use super::super::scale::{Count, Tally};
 use super::super::sys::{self, Scope};
 use super::state::{CpuCheck, EventState, LocationState, SharedState};
+use crate::sorted::SortedMap;
 
 /// The groups that a worker reads itself.
 #[derive(Debug, Default)]
 pub struct SharedGroups {
-    groups: BTreeMap<AttachmentId, SharedGroup>,
-    /// The leader of every attachment.
-    leader_of: BTreeMap<AttachmentId, AttachmentId>,
+    /// Groups that are shared no more leave their places to others.
+    groups: Vec<Option<SharedGroup>>,
+    /// The position of the group of every attachment.
+    positions: SortedMap<AttachmentId, usize>,
     /// Events, by the kernel's id, that no group has yet.
     arrived: BTreeMap<u64, OwnedFd>,
     /// The file that has the number of device events.
@@ -66,14 +68,17 @@ impl SharedLocation {
 impl LocatedGroup for SharedLocation {
     type Error = ReadFailure;
 
+    #[inline]
     fn location(&self) -> &CpuAndTask {
         &self.location
     }
 
+    #[inline]
     fn events(&self) -> impl Iterator<Item = &ReadableEvent> {
         self.events.iter()
     }
 
+    #[inline]
     fn read(&mut self, id: AttachmentId) -> Result<Count, ReadFailure> {
         let index = self.events.iter().position(|event| event.id == id).ok_or(ReadFailure::Malformed)?;
         let (leader, members) = self.events.split_first().ok_or(ReadFailure::Malformed)?;
@@ -89,6 +94,7 @@ impl LocatedGroup for SharedLocation {
         readable::read_all(leader, members, &mut self.buffer, |event, count| report(location, event, count))
     }
 
+    #[inline]
     fn snapshot(&mut self, own: usize, entries: &mut Entries) -> Result<Count, ReadFailure> {
         let (leader, members) = self.events.split_first().ok_or(ReadFailure::Malformed)?;
         readable::snapshot(leader, members, &mut self.buffer, own, entries)
@@ -96,6 +102,7 @@ impl LocatedGroup for SharedLocation {
 }
 
 impl SharedGroup {
+    #[inline]
     fn readout(&mut self) -> Readout<'_, SharedLocation, AttachmentId> {
         Readout {
             attachments: &self.attachments,
@@ -108,6 +115,7 @@ impl SharedGroup {
 
     /// Whether the state may be out of date, because CPUs went offline or came online. It is looked at as often as
     /// the broker looks.
+    #[inline]
     fn is_outdated(&mut self, uevents: Option<&File>) -> bool {
         let Some(CpuCheck { at, is_due_each_time }) = self.cpus else { return false };
         if !is_due_each_time && self.looked.elapsed() < CPU_CHECK_INTERVAL {
@@ -132,21 +140,26 @@ impl SharedGroups {
     /// Sets the state of the group of this leader; none if only the broker reads it from now on. Events that are not
     /// among its own are closed.
     pub fn set(&mut self, leader: u64, state: Option<SharedState>) {
-        let leader = AttachmentId::of(leader);
         let mut known = BTreeMap::new();
-        if let Some(SharedGroup { attachments, locations, .. }) = self.groups.remove(&leader) {
+        let before = self.positions.get(AttachmentId::of(leader)).and_then(|at| self.groups[*at].take());
+        if let Some(SharedGroup { attachments, locations, .. }) = before {
             for id in attachments {
-                self.leader_of.remove(&id);
+                self.positions.remove(id);
             }
             let events = locations.into_iter().flat_map(|location| location.events);
             known.extend(events.map(|event| (event.kernel_id, event)));
         }
         if let Some(group) = state.and_then(|state| self.group(&state, &mut known)) {
-            self.leader_of.extend(group.attachments.iter().map(|id| (*id, leader)));
-            self.groups.insert(leader, group);
+            let free = self.groups.iter().position(Option::is_none);
+            let at = free.unwrap_or(self.groups.len());
+            group.attachments.iter().for_each(|id| self.positions.insert(*id, at));
+            if free.is_none() {
+                self.groups.push(None);
+            }
+            self.groups[at] = Some(group);
         }
-        let leader_of = &self.leader_of;
-        self.reported.retain(|(id, _)| leader_of.contains_key(id));
+        let positions = &self.positions;
+        self.reported.retain(|(id, _)| positions.get(*id).is_some());
     }
 
     fn group(
@@ -184,12 +197,14 @@ impl SharedGroups {
     }
 
     /// Reads an attachment. None if the broker must do it.
+    #[inline]
     pub fn read(&mut self, id: AttachmentId) -> Option<Reading> {
         let tally = self.current(id)?.readout().read(id).ok()?;
         self.is_plain(id, &tally).then(|| Reading::of(&tally))
     }
 
     /// Reads the group of an attachment. None if the broker must do it.
+    #[inline]
     pub fn snapshot(&mut self, id: AttachmentId) -> Option<Snapshot> {
         let mut entries = Entries::new();
         let (own, tally) = self.current(id)?.readout().snapshot(id, &mut entries).ok()??;
@@ -212,12 +227,14 @@ impl SharedGroups {
     }
 
     /// Returns the group of an attachment; none if the broker must read it.
+    #[inline]
     fn current(&mut self, id: AttachmentId) -> Option<&mut SharedGroup> {
-        let group = self.groups.get_mut(self.leader_of.get(&id)?)?;
+        let group = self.groups[*self.positions.get(id)?].as_mut()?;
         (!group.is_outdated(self.uevents.as_ref())).then_some(group)
     }
 
     /// Whether nothing has to be reported with a reading that was not reported before.
+    #[inline]
     fn is_plain(&mut self, id: AttachmentId, tally: &Tally) -> bool {
         reported_state(tally).is_none_or(|state| !self.reported.insert((id, state)))
     }
@@ -225,7 +242,9 @@ impl SharedGroups {
     /// Stops the group that an attachment leads, before the broker is asked to: what happens until it does is not
     /// counted.
     pub fn stop(&self, id: AttachmentId) {
-        let locations = self.groups.get(&id).map_or(&[][..], |group| &group.locations);
+        let group = self.positions.get(id).and_then(|at| self.groups[*at].as_ref());
+        let group = group.filter(|group| group.attachments.first() == Some(&id));
+        let locations = group.map_or(&[][..], |group| &group.locations);
         for leader in locations.iter().rev().filter_map(|location| location.events.first()) {
             // If it fails, the broker's own attempt says why.
             let _ = sys::disable(leader.descriptor(), Scope::Group);
