@@ -93,8 +93,15 @@ fn main() -> Result<()> {
     for members in MEMBERS {
         let case = format!("perf/read-other-cpu/{members}-members");
         read_natively(&mut criterion, &mut report, &case, members, Observed::Cpu(OTHER_CPU))?;
-        let name = format!("{case}/plugin-scalar");
-        read_in_plugin(&mut criterion, &mut report, &name, &subjects.script, members, &["--other"]);
+        let all = [
+            ("plugin", &subjects.script),
+            ("thread", &subjects.in_thread),
+            ("process", &subjects.in_process),
+        ];
+        for (who, subject) in all {
+            let name = format!("{case}/{who}-scalar");
+            read_in_plugin(&mut criterion, &mut report, &name, subject, members, &["--other"]);
+        }
     }
     criterion.final_summary();
     println!("\nmachine: {machine}\n\n{report}");

@@ -1,5 +1,5 @@
-//! Records from programs to a plugin: a ring buffer that one or two CPUs fill, emptied by a plugin and, in
-//! the same run, by a consumer in Rust with libbpf-rs.
+//! Records from programs to a plugin: a ring buffer that one or two CPUs fill, emptied by a plugin on a thread, by the
+//! same plugin in a process of its own and, in the same run, by a consumer in Rust with libbpf-rs.
 //!
 //! Each producer is a thread pinned to its own CPU; each of its system calls emits a burst of records. The
 //! consumer runs on CPU 1. The first table reports, for each rate, how many records were lost. The second has
@@ -33,6 +33,8 @@ use nix::time::{ClockId, clock_gettime};
 const RATES: [u64; 8] = [250, 500, 1000, 2000, 4000, 6000, 8000, 12_000];
 /// Duration of each rate.
 const HELD: Duration = Duration::from_millis(500);
+/// The consumers, as records name them: the plugin in both forms, and a program without a host.
+const CONSUMERS: [&str; 3] = ["plugin", "process", "libbpf"];
 /// Record sizes, in bytes.
 const SIZES: [usize; 4] = [16, 64, 256, 1024];
 /// The consumer's CPU, and those of the producers, as far as they exist.
@@ -118,16 +120,17 @@ fn main() -> Result<()> {
 /// Reports which consumer loses records, and from which rate on.
 fn rates(consumers: &Consumers, held: Duration, records: &mut Vec<Record>) -> Result<()> {
     println!("a ring of 1 MiB, records of {HEAD} bytes; lost, and handled a second\n");
-    println!("{:>14} {:>30} {:>30}", "records/s", "plugin", "libbpf-rs");
+    println!("{:>14} {:>30} {:>30} {:>30}", "records/s", "plugin", "in a process", "libbpf-rs");
     // For each consumer, the rows without losses, up to the first row with one.
-    let mut lossless = [const { Vec::new() }; 2];
-    let mut still = [true; 2];
+    let mut lossless = [const { Vec::new() }; CONSUMERS.len()];
+    let mut still = [true; CONSUMERS.len()];
     for rate in RATES {
         let load = Load { pace: Pace::held(rate, held), producers: 1 };
         let rows = consumers.run(load)?;
         let name = format!("{:.2} M", rate as f64 / 1e3);
-        println!("{name:>14} {:>30} {:>30}", rows[0].summary(load), rows[1].summary(load));
-        for (row, who) in rows.iter().zip(["plugin", "libbpf"]) {
+        let [thread, process, libbpf] = rows.each_ref().map(|row| row.summary(load));
+        println!("{name:>14} {thread:>30} {process:>30} {libbpf:>30}");
+        for (row, who) in rows.iter().zip(CONSUMERS) {
             records.push(Record::new(format!("ring/{rate}-thousand/{who}"), row.rate(), "records/s"));
         }
         for (column, row) in rows.iter().enumerate() {
@@ -135,8 +138,9 @@ fn rates(consumers: &Consumers, held: Duration, records: &mut Vec<Record>) -> Re
             lossless[column].extend(still[column].then(|| name.clone()));
         }
     }
-    let [ours, theirs] = lossless.map(|rates| rates.last().map_or("none".to_owned(), String::clone));
-    println!("{:>14} {ours:>30} {theirs:>30}\n", "nothing lost to");
+    let [thread, process, libbpf] =
+        lossless.map(|rates| rates.last().map_or("none".to_owned(), String::clone));
+    println!("{:>14} {thread:>30} {process:>30} {libbpf:>30}\n", "nothing lost to");
     Ok(())
 }
 
@@ -148,18 +152,21 @@ fn sizes(folder: &Path, held: Duration, most_producers: usize, records: &mut Vec
             "two producers are left out: they and who consumes need CPUs {PRODUCERS:?} and {CONSUMER}\n"
         );
     }
-    println!("{:>8} {:>10} {:>32} {:>32}", "bytes", "producers", "plugin", "libbpf-rs");
+    println!(
+        "{:>8} {:>10} {:>32} {:>32} {:>32}",
+        "bytes", "producers", "plugin", "in a process", "libbpf-rs"
+    );
     for size in SIZES {
         let consumers = Consumers::new(folder, size)?;
         for producers in 1..=most_producers {
             let pace = Pace::at_full_speed(Pace::held(RATES[RATES.len() - 1], held));
             let load = Load { pace, producers };
             let rows = consumers.run(load)?;
-            let [ours, theirs] =
+            let [thread, process, libbpf] =
                 rows.each_ref().map(|row| format!("{}  {:.0} ns", row.summary(load), row.cpu_of_each()));
-            println!("{size:>8} {producers:>10} {ours:>32} {theirs:>32}");
+            println!("{size:>8} {producers:>10} {thread:>32} {process:>32} {libbpf:>32}");
             let case = format!("{size}-bytes-{producers}-producers");
-            for (row, who) in rows.iter().zip(["plugin", "libbpf"]) {
+            for (row, who) in rows.iter().zip(CONSUMERS) {
                 records.push(Record::new(format!("ring/{case}/{who}"), row.rate(), "records/s"));
                 records.push(Record::new(format!("ring-cpu/{case}/{who}"), row.cpu_of_each(), "ns"));
             }
@@ -240,18 +247,21 @@ impl Consumers {
         Ok(Consumers { plugin, elf: object.elf().to_vec() })
     }
 
-    fn run(&self, load: Load) -> Result<[Row; 2]> {
-        Ok([run_plugin(&self.plugin, load)?, run_libbpf(&self.elf, load)?])
+    /// Runs the consumers, in the order of [`CONSUMERS`].
+    fn run(&self, load: Load) -> Result<[Row; CONSUMERS.len()]> {
+        let [thread, process] =
+            ["thread", "process"].map(|isolation| run_plugin(&self.plugin, isolation, load));
+        Ok([thread?, process?, run_libbpf(&self.elf, load)?])
     }
 }
 
-/// Runs the plugin in a process of its own.
-fn run_plugin(plugin: &Path, load: Load) -> Result<Row> {
+/// Runs the plugin by `ks-host`, isolated so.
+fn run_plugin(plugin: &Path, isolation: &str, load: Load) -> Result<Row> {
     let producers = load.producers()?;
     let [first, second] = threads(&producers);
     let before = children_cpu()?;
     let mut child = Command::new(commands::path("ks-host")?)
-        .args(["--no-cache", "--timeout", "60"])
+        .args(["--no-cache", "--timeout", "60", "--isolation", isolation])
         .arg(plugin)
         .args(["--", &format!("--first={first}"), &format!("--second={second}")])
         .arg(format!("--bursts={}", load.bursts()))
@@ -288,14 +298,27 @@ fn children_cpu() -> Result<Duration> {
     Ok(Duration::from_micros(u64::try_from(micros)?))
 }
 
-/// Returns the CPU time of a running process.
+/// Returns the CPU time of a running process and of its running children.
 fn cpu_of(pid: u32) -> Result<Duration> {
-    let mut nanos = 0;
+    let mut sum = children_of(pid)?.into_iter().map(cpu_of).sum::<Result<Duration>>()?;
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
-        nanos += text.split(' ').next().context("schedstat has numbers")?.parse::<u64>()?;
+        let nanos = text.split(' ').next().context("schedstat has numbers")?.parse()?;
+        sum += Duration::from_nanos(nanos);
     }
-    Ok(Duration::from_nanos(nanos))
+    Ok(sum)
+}
+
+/// Returns the running children of a process.
+fn children_of(pid: u32) -> Result<Vec<u32>> {
+    let parent = |process: u32| -> Option<u32> {
+        // The name before it may contain anything.
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let entries = std::fs::read_dir("/proc")?.flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(processes.filter(|process| parent(*process) == Some(pid)).collect())
 }
 
 /// Runs the same object in this process, without a host.
