@@ -37,6 +37,15 @@ impl Mirror {
         })
     }
 
+    /// Reads several attachments.
+    pub fn read_many(&mut self, attachments: &mut Attachments, ids: &[AttachmentId]) -> Vec<Reading> {
+        self.groups.read_many(ids).unwrap_or_else(|| {
+            let readings = attachments.read_many(ids).unwrap_or_else(|error| panic!("{error}"));
+            self.ask(attachments);
+            readings
+        })
+    }
+
     /// Reads a group.
     pub fn snapshot(&mut self, attachments: &mut Attachments, id: AttachmentId) -> Snapshot {
         self.groups.snapshot(id).unwrap_or_else(|| {

@@ -43,6 +43,9 @@ const MOST_VALUE_BYTES: u64 = 1 << 20;
 /// Functions of the clock that a worker answers itself, unless its calls are recorded.
 const OF_CLOCK: [&str; 3] = ["clock.now", "clock.boottime", "clock.wall-clock"];
 
+/// Attachments that a worker reads in one call. The broker charges memory for more.
+const MOST_READ: usize = 4096;
+
 /// Whether a worker answers a call itself, given the handle that its arguments begin with.
 type IsDirect = fn(&Direct, Option<u32>) -> bool;
 
@@ -245,6 +248,14 @@ impl Direct {
     #[inline]
     pub(super) fn read_by_id(&mut self, id: u64) -> Option<Reading> {
         self.groups.read(AttachmentId::of(id))
+    }
+
+    /// Reads several attachments by their ids; none if the broker must do it.
+    pub(super) fn read_many(&mut self, ids: &[u64]) -> Option<Vec<Reading>> {
+        if ids.len() > MOST_READ {
+            return None;
+        }
+        self.groups.read_many(&ids.iter().copied().map(AttachmentId::of).collect::<Vec<_>>())
     }
 
     /// As [`Direct::snapshot`], by the id of the attachment.

@@ -103,6 +103,12 @@ pub fn add_to_linker_of_worker(linker: &mut Linker<State>, numbers: &Numbers) ->
             here_or_by_broker(store.data_mut(), read, number, &params)
         })?;
     }
+    if let Some(number) = numbers.get("perf.read-many").copied() {
+        perf.func_wrap("read-many", move |mut store, params: (Vec<u64>,)| {
+            let read = |direct: &mut Direct| direct.read_many(&params.0);
+            here_or_by_broker(store.data_mut(), read, number, &params)
+        })?;
+    }
     if let Some(number) = numbers.get("perf.snapshot-by-id").copied() {
         perf.func_wrap("snapshot-by-id", move |mut store, params: (u64,)| {
             let read = |direct: &mut Direct| direct.snapshot_by_id(params.0);
@@ -147,6 +153,12 @@ trait ReadByBroker: LowerWords + Sized {
 impl ReadByBroker for perf::Reading {
     fn of_broker(answer: Reading) -> Result<perf::Reading, Malformed> {
         from_reading(answer)
+    }
+}
+
+impl ReadByBroker for Vec<perf::Reading> {
+    fn of_broker(answer: Vec<Reading>) -> Result<Vec<perf::Reading>, Malformed> {
+        answer.into_iter().map(from_reading).collect()
     }
 }
 

@@ -121,6 +121,33 @@ fn root_sums_over_cpus_are_those_of_the_broker() {
     }
 }
 
+/// Several groups at once, in any order, with repetitions.
+#[test]
+fn root_many_are_read_as_the_broker_reads_them() {
+    let mut attachments = Attachments::new();
+    let mut mirror = Mirror::of(&mut attachments);
+    let own = Options { pid: 0, cpu: -1, ..Options::default() };
+    let [one, member] = group(&mut attachments, &own);
+    let [two, _] = group(&mut attachments, &Options { every_cpu: true, ..own.clone() });
+    mirror.update(&mut attachments);
+    for _ in 0..7 {
+        getppid();
+    }
+    let ids = [two, member, one, two, one];
+    let readings = mirror.read_many(&mut attachments, &ids);
+    let raw = |index: usize| readings[index].raw;
+    assert_eq!((readings.len(), raw(0), raw(2), raw(3), raw(4)), (5, 7, 7, 7, 7));
+    assert_eq!(readings[1].time_enabled, readings[2].time_enabled, "one system call for each group");
+    // A small share of the time on each CPU may have been reported.
+    assert!(mirror.asked <= 1);
+    assert_eq!(mirror.read_many(&mut attachments, &[]), []);
+    attachments.detach(two);
+    mirror.update(&mut attachments);
+    let asked = mirror.asked;
+    assert_eq!(mirror.read_many(&mut attachments, &[member, one]).len(), 2);
+    assert_eq!(mirror.asked, asked);
+}
+
 /// Only the broker follows CPUs: a worker sees that its state is out of date, and asks once for each change.
 #[test]
 fn root_a_worker_asks_when_cpus_have_come_or_gone() {

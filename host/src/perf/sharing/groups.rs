@@ -211,6 +211,31 @@ impl SharedGroups {
         self.is_plain(id, &tally).then(|| Snapshot::of(&tally, own, entries))
     }
 
+    /// Reads several attachments, those of one group with one system call for each of its locations. None if the broker
+    /// must do it.
+    pub fn read_many(&mut self, ids: &[AttachmentId]) -> Option<Vec<Reading>> {
+        let position = |(index, id): (usize, &AttachmentId)| Some((*self.positions.get(*id)?, index));
+        let mut by_group = ids.iter().enumerate().map(position).collect::<Option<Vec<_>>>()?;
+        by_group.sort_unstable();
+        let mut tallies = vec![Tally::default(); ids.len()];
+        for group in by_group.chunk_by(|(one, _), (other, _)| one == other) {
+            let mut readout = self.current(ids[group[0].1])?.readout();
+            if let [(_, index)] = group {
+                tallies[*index] = readout.read(ids[*index]).ok()?;
+                continue;
+            }
+            let mut all = Vec::new();
+            readout.read_all(|id, _, tally| all.push((id, tally))).ok()?;
+            for (_, index) in group {
+                tallies[*index] = all.iter().find(|(id, _)| *id == ids[*index])?.1;
+            }
+        }
+        // All of them are asked for if one is: what others report is reported with it.
+        let plain =
+            ids.iter().zip(&tallies).fold(true, |plain, (id, tally)| plain & self.is_plain(*id, tally));
+        plain.then(|| tallies.iter().map(Reading::of).collect())
+    }
+
     /// Reads the group of an attachment on one CPU. None if the broker must do it, which also says why nothing is
     /// counted there.
     pub fn snapshot_cpu(&mut self, id: AttachmentId, cpu: i32) -> Option<Snapshot> {
