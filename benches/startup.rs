@@ -6,13 +6,14 @@
 //! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its
 //! `BEGIN`), and the bench waits for that line. It reports tools that are not installed; `make bench`
 //! installs them where it can. The figure is the median of several starts; the last column is the ratio to
-//! the first row of `ks-host`.
+//! libbpf alone. Rows of a running host measure what it takes to read a plugin's file, judge it, and run it.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::os::fd::IntoRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -20,6 +21,9 @@ use ks_benches::baseline::perf::page_faults;
 use ks_benches::machine::Machine;
 use ks_benches::record::{self, Record};
 use ks_benches::{commands, faults};
+use ks_host::plugin::{Cache, Outcome, Plugin};
+use ks_host::worker::WorkerProgram;
+use ks_host::{Host, RunOptions};
 use libbpf_rs::ObjectBuilder;
 
 /// Starts of each command per measurement; a test starts each once.
@@ -31,15 +35,24 @@ const THEN: &str = "print(\"attached\")\n    detach(faults)";
 /// The argument that makes this program the one with libbpf; the object's file follows.
 const WITH_LIBBPF: &str = "--with-libbpf";
 
-/// A command that prints a line once its event is attached.
+/// What is started: it prints a line once its event is attached.
 struct Row {
     name: &'static str,
     /// The name in the records.
     short: &'static str,
-    arguments: Vec<OsString>,
+    start: Start,
+}
+
+enum Start {
+    /// A command, with its arguments.
+    Command(Vec<OsString>),
+    /// This plugin, in a host that runs already.
+    Plugin(Box<Host>, PathBuf),
 }
 
 fn main() -> Result<()> {
+    // Processes of this bench's hosts are this program, too.
+    ks_host::worker::serve_if_asked();
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, argument, object] = &arguments[..]
         && argument == WITH_LIBBPF
@@ -50,21 +63,21 @@ fn main() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let rows = rows(folder.path())?;
     println!("machine: {}\n", Machine::here());
-    println!("{:<36} {:>12} {:>9}", "start to first attach", "median", "ratio");
-    let mut first = None;
+    println!("{:<40} {:>12} {:>9}", "start to first attach", "median", "ratio");
+    let mut libbpf = None;
     let mut records = Vec::new();
     for row in rows {
         let Some(median) = median(&row, starts)? else {
-            println!("{:<36} {:>12}", row.name, "not installed");
+            println!("{:<40} {:>12}", row.name, "not installed");
             continue;
         };
         let ms = median.as_secs_f64() * 1e3;
         records.push(Record::new(format!("start/{}", row.short), ms, "ms"));
-        if row.short == "ks-host" {
-            first = Some(ms);
+        if row.short == "libbpf" {
+            libbpf = Some(ms);
         }
-        let ratio = first.map_or("-".to_owned(), |first| format!("{:.2}x", ms / first));
-        println!("{:<36} {ms:>9.2} ms {ratio:>9}", row.name);
+        let ratio = libbpf.map_or("-".to_owned(), |libbpf| format!("{:.2}x", ms / libbpf));
+        println!("{:<40} {ms:>9.2} ms {ratio:>9}", row.name);
     }
     record::leave("startup", &records)
 }
@@ -78,55 +91,56 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     let runs = faults::build(folder, "runs", &faults::with_program(THEN))?;
     let object = folder.join("runs.bpf.o");
     std::fs::write(&object, faults::object(&faults::with_program(THEN))?)?;
-    let with_cache =
-        |file: &Path| vec![host.clone().into(), "--cache".into(), cache.clone().into(), OsString::from(file)];
-    let arguments = |arguments: &[&str]| arguments.iter().map(OsString::from).collect::<Vec<_>>();
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let with_cache = |options: &[&str], file: &Path| {
+        let all = [vec![host.clone().into(), "--cache".into(), cache.clone().into()], words(options)];
+        let mut all = all.concat();
+        all.push(file.into());
+        all
+    };
+    let in_host = |workers: Option<WorkerProgram>, file: &Path| {
+        let host = Host::new()?.with_cache(Cache::open(&cache)?);
+        let host = workers.into_iter().fold(host, Host::with_workers);
+        anyhow::Ok(Start::Plugin(Box::new(host), file.to_owned()))
+    };
+    let row = |name, short, arguments| Row { name, short, start: Start::Command(arguments) };
+    let on_thread = ["--isolation", "thread"];
+    let perf_stat = ["perf", "stat", "-e", "page-faults", "-o", "/dev/null", "echo", "attached"];
+    let bpftrace = ["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"];
     Ok(vec![
+        row("a process that only prints", "echo", words(&["echo", "attached"])),
+        row(
+            "libbpf alone, with the BPF program",
+            "libbpf",
+            vec![std::env::current_exe()?.into(), WITH_LIBBPF.into(), object.into()],
+        ),
+        row("ks-host, counting", "ks-host", with_cache(&[], &counts)),
+        row("ks-host, with a BPF program", "ks-host-with-program", with_cache(&[], &runs)),
+        row("ks-host, from the script", "ks-host-from-script", with_cache(&[], &script)),
+        row(
+            "ks-host, without cache",
+            "ks-host-without-cache",
+            vec![host.clone().into(), "--no-cache".into(), runs.clone().into()],
+        ),
+        row("on a thread, counting", "thread", with_cache(&on_thread, &counts)),
+        row("on a thread, with a BPF program", "thread-with-program", with_cache(&on_thread, &runs)),
         Row {
-            name: "a process that only prints",
-            short: "echo",
-            arguments: arguments(&["echo", "attached"]),
+            name: "in a running host, counting",
+            short: "running",
+            start: in_host(Some(WorkerProgram::of_this_program()), &counts)?,
         },
         Row {
-            name: "libbpf alone, with the BPF program",
-            short: "libbpf",
-            arguments: vec![std::env::current_exe()?.into(), WITH_LIBBPF.into(), object.into()],
-        },
-        Row { name: "ks-host, counting", short: "ks-host", arguments: with_cache(&counts) },
-        Row {
-            name: "ks-host, with a BPF program",
-            short: "ks-host-with-program",
-            arguments: with_cache(&runs),
+            name: "in a running host, with a BPF program",
+            short: "running-with-program",
+            start: in_host(Some(WorkerProgram::of_this_program()), &runs)?,
         },
         Row {
-            name: "ks-host, from the script",
-            short: "ks-host-from-script",
-            arguments: with_cache(&script),
+            name: "in a running host, on a thread, program",
+            short: "running-thread-with-program",
+            start: in_host(None, &runs)?,
         },
-        Row {
-            name: "ks-host, without cache",
-            short: "ks-host-without-cache",
-            arguments: vec![host.into(), "--no-cache".into(), runs.into()],
-        },
-        Row {
-            name: "perf stat",
-            short: "perf-stat",
-            arguments: arguments(&[
-                "perf",
-                "stat",
-                "-e",
-                "page-faults",
-                "-o",
-                "/dev/null",
-                "echo",
-                "attached",
-            ]),
-        },
-        Row {
-            name: "bpftrace",
-            short: "bpftrace",
-            arguments: arguments(&["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"]),
-        },
+        row("perf stat", "perf-stat", words(&perf_stat)),
+        row("bpftrace", "bpftrace", words(&bpftrace)),
     ])
 }
 
@@ -144,7 +158,11 @@ fn attach_with_libbpf(object: &Path) -> Result<()> {
 fn median(row: &Row, starts: usize) -> Result<Option<Duration>> {
     let mut times = Vec::new();
     for start in 0..=starts {
-        let Some(time) = until_first_line(row)? else { return Ok(None) };
+        let time = match &row.start {
+            Start::Command(words) => until_first_line(row.name, words)?,
+            Start::Plugin(host, file) => Some(until_printed(host, file)?),
+        };
+        let Some(time) = time else { return Ok(None) };
         if start > 0 {
             times.push(time);
         }
@@ -153,22 +171,47 @@ fn median(row: &Row, starts: usize) -> Result<Option<Duration>> {
     Ok(times.get(times.len() / 2).copied())
 }
 
-fn until_first_line(row: &Row) -> Result<Option<Duration>> {
-    let (program, arguments) = row.arguments.split_first().context("a command has a name")?;
+/// Sends the moment of its first line.
+struct FirstLine(Sender<Instant>);
+
+impl Write for FirstLine {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Only the first one is waited for.
+        let _ = self.0.send(Instant::now());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn until_printed(host: &Host, file: &Path) -> Result<Duration> {
+    let (line, printed) = mpsc::channel();
+    let began = Instant::now();
+    let prepared = host.prepare(&Plugin::from_bytes(std::fs::read(file)?)?)?;
+    let options = RunOptions { stdout: Box::new(FirstLine(line)), confine: true, ..RunOptions::new("bench") };
+    let outcome = prepared.run(options);
+    ensure!(outcome == Outcome::Returned(0), "{}: {outcome:?}", file.display());
+    Ok(printed.recv().context("it prints a line")?.duration_since(began))
+}
+
+fn until_first_line(name: &str, words: &[OsString]) -> Result<Option<Duration>> {
+    let (program, arguments) = words.split_first().context("a command has a name")?;
     let began = Instant::now();
     let mut command = Command::new(program);
     let pipes = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = pipes.spawn();
     let mut child = match child {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        child => child.with_context(|| format!("cannot start {}", row.name))?,
+        child => child.with_context(|| format!("cannot start {name}"))?,
     };
     let mut stdout = child.stdout.take().context("it was piped")?;
     // bpftrace first prints how many probes it attaches.
     let mut printed = Vec::new();
     while !String::from_utf8_lossy(&printed).contains("attached") {
         let mut byte = [0];
-        ensure!(stdout.read(&mut byte)? == 1, "{} ended without its line", row.name);
+        ensure!(stdout.read(&mut byte)? == 1, "{name} ended without its line");
         printed.push(byte[0]);
     }
     let time = began.elapsed();
@@ -176,6 +219,6 @@ fn until_first_line(row: &Row) -> Result<Option<Duration>> {
     // Standard error matters only if the command fails: bpftrace warns wherever a limit may not be raised.
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} ended with {}: {said}", row.name, output.status);
+    ensure!(output.status.success(), "{name} ended with {}: {said}", output.status);
     Ok(Some(time))
 }

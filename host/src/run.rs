@@ -103,7 +103,12 @@ impl Host {
                     "functions of this program are offered only to plugins on its own threads".into(),
                 ));
             }
-            Some(program) => self.prepare_worker(plugin, program)?,
+            Some(program) => {
+                if objects.own().is_some() {
+                    program.start_loader_ahead();
+                }
+                self.prepare_worker(plugin, program)?
+            }
         };
         Ok(PreparedPlugin {
             engine: self.engine.clone(),
@@ -386,6 +391,8 @@ impl PreparedPlugin {
                 return Outcome::Failed(format!("{}: no process loads its object: {error}", options.name));
             }
         };
+        // It begins while this process is confined. If it has ended, the first message that is awaited says so.
+        let _ = worker.enter(ExportCall::of(call.export(), &options, self.has_prints()));
         let answers = Arc::new(AtomicBool::new(false));
         let run = WorkerRun {
             engine: self.engine.clone(),
@@ -421,6 +428,11 @@ impl PreparedPlugin {
             }
             _ => outcome,
         }
+    }
+
+    /// Whether the kernel half prints.
+    fn has_prints(&self) -> bool {
+        self.objects.own().is_some_and(|object| object.model().print_table.is_some())
     }
 
     /// Starts the loader of the object, if the run has one.
@@ -553,8 +565,8 @@ impl WorkerRun {
         functions: &BTreeSet<String>,
         call: Call,
     ) -> Result<Outcome, String> {
-        let entry = ExportCall::of(call.export(), &options);
         let answers = options.calls.answers();
+        let call_bytes = Limits::of(&options.policy).call_bytes;
         let served = match world::served(answers, &self.asked.imports) {
             Ok(served) => served,
             Err(error) => return Ok(Outcome::Failed(error.to_string())),
@@ -574,10 +586,14 @@ impl WorkerRun {
             state.pass_on();
         }
         let mut store = Store::new(self.engine.inner(), state);
-        let entry = entry.with_prints(store.data().has_prints());
-        let mut serving =
-            worker::Serving { socket, functions: &served, store: &mut store, answers: &self.answers };
-        let ended = worker::serve(&mut serving, entry);
+        let mut serving = worker::Serving {
+            socket,
+            functions: &served,
+            store: &mut store,
+            call_bytes,
+            answers: &self.answers,
+        };
+        let ended = worker::serve(&mut serving);
         let outcome = call.served(ended, store.data_mut())?;
         Ok(with_lost_output(outcome, store.data()))
     }

@@ -67,10 +67,11 @@ pub(super) fn is_loaded(program: &libbpf_rs::Program<'_>) -> bool {
     unsafe { libbpf_sys::bpf_program__fd(program.as_libbpf_object().as_ptr()) >= 0 }
 }
 
-/// Whether a map of a loaded object was created.
+/// Whether a map of a loaded object was created. libbpf has descriptors, of nothing, for those that it was not to create.
 pub(super) fn is_created(map: &impl AsRawLibbpf<LibbpfType = libbpf_sys::bpf_map>) -> bool {
+    let map = map.as_libbpf_object().as_ptr();
     // SAFETY: the map belongs to a live object.
-    unsafe { libbpf_sys::bpf_map__fd(map.as_libbpf_object().as_ptr()) >= 0 }
+    unsafe { libbpf_sys::bpf_map__autocreate(map) && libbpf_sys::bpf_map__fd(map) >= 0 }
 }
 
 /// A failed load: errno, and each program's verifier log in the order of the object. A log may be empty.

@@ -85,12 +85,13 @@ impl Program {
         Program { path, zygote: Arc::default() }
     }
 
-    /// Asks for a worker ahead, which [`Program::fork_worker`] returns later. If that fails, it says why.
-    pub(crate) fn fork_worker_ahead(&self) {
+    /// Asks for a process ahead, which [`Program::fork_worker`] or [`Program::fork_loader`] returns later. If that fails,
+    /// they say why.
+    pub(crate) fn fork_ahead(&self, kind: ChildKind) {
         let mut zygote = self.zygote();
         if let Ok(started) = Zygote::started(&mut zygote, &self.path)
-            && started.asked.is_empty()
-            && started.ask(ChildKind::Worker).is_err()
+            && started.asked.iter().all(|asked| asked.kind != kind)
+            && started.ask(kind).is_err()
         {
             *zygote = None;
         }

@@ -10,11 +10,11 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 
-use super::protocol::{FromWorker, Ready, Refused, Start, ToWorker, encoded, receive};
+use super::protocol::{ExportCall, FromWorker, Ready, Refused, Start, ToWorker, encoded, receive};
 use super::sys::INTERRUPT;
 use crate::confine::FileOfOne;
 use crate::plugin::{Interrupt, Plugin, PluginError, TrustedCode};
-use crate::processes::zygote::{Forked, Program};
+use crate::processes::zygote::{ChildKind, Forked, Program};
 use crate::processes::{Grandchild, Process, channel};
 
 /// Bytes of the first message of a worker: names of functions that its component imports.
@@ -38,7 +38,12 @@ impl WorkerProgram {
     /// Starts the process of the next worker now, while its plugin is still read and judged. If that fails, the start
     /// of the worker says why.
     pub fn start_ahead(&self) {
-        self.0.fork_worker_ahead();
+        self.0.fork_ahead(ChildKind::Worker);
+    }
+
+    /// As [`WorkerProgram::start_ahead`], for the process that loads the plugin's object.
+    pub(crate) fn start_loader_ahead(&self) {
+        self.0.fork_ahead(ChildKind::Loader);
     }
 
     /// Starts a process that loads BPF objects.
@@ -142,6 +147,14 @@ impl Worker {
     /// Its process, which is its only thread.
     pub(crate) fn pid(&self) -> i32 {
         self.process.pid()
+    }
+
+    /// Lets the plugin run. What it does until its broker is ready are computations: its first call waits.
+    ///
+    /// # Errors
+    /// Of sendmsg(2).
+    pub(crate) fn enter(&self, entry: ExportCall) -> io::Result<()> {
+        channel::send(self.socket.as_fd(), &encoded(&ToWorker::Enter(entry)), None)
     }
 
     /// The socket to it, and its process.

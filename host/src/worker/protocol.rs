@@ -80,16 +80,11 @@ pub(crate) struct ExportCall {
 }
 
 impl ExportCall {
-    /// Calls an export, within the limits of these options.
-    pub(crate) fn of(export: Export, options: &RunOptions) -> ExportCall {
+    /// Calls an export, within the limits of these options. The kernel half may print.
+    pub(crate) fn of(export: Export, options: &RunOptions, has_prints: bool) -> ExportCall {
         let limits = Limit::ALL.map(|limit| options.policy.limit(limit)).to_vec();
         let name = options.name.clone();
-        ExportCall { export, limits, confined: options.confine, name, has_prints: false }
-    }
-
-    /// Says whether the kernel half prints, once that is known.
-    pub(crate) fn with_prints(self, has_prints: bool) -> ExportCall {
-        ExportCall { has_prints, ..self }
+        ExportCall { export, limits, confined: options.confine, name, has_prints }
     }
 
     /// Returns a policy with the limits. It allows nothing: whatever a worker asks for is judged by its broker.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use wasmtime::Store;
 
 use super::patience::{Broken, PatientSocket};
-use super::protocol::{ExportCall, FromWorker, PagesToMap, ToWorker, TrapReason, most_bytes};
+use super::protocol::{FromWorker, PagesToMap, ToWorker, TrapReason, most_bytes};
 use crate::confine::FileOfOne;
-use crate::plugin::{Limits, Outcome, PluginState as _};
+use crate::plugin::{Outcome, PluginState as _};
 use crate::text;
 use crate::world::served::MapPages;
 use crate::world::{self, State};
@@ -39,23 +39,24 @@ pub(crate) struct Serving<'a> {
     pub(crate) socket: &'a File,
     pub(crate) functions: &'a world::Served<State>,
     pub(crate) store: &'a mut Store<State>,
+    /// Bytes that one call may take.
+    pub(crate) call_bytes: usize,
     /// Whether a call is being answered: the worker waits then, and need not look at anything.
     pub(crate) answers: &'a AtomicBool,
 }
 
-/// Runs the plugin in its worker.
-pub(crate) fn serve(serving: &mut Serving<'_>, entry: ExportCall) -> Served {
-    match exchange(serving, entry) {
+/// Answers a worker that was sent what it runs ([`super::Worker::enter`]), until the plugin has ended.
+pub(crate) fn serve(serving: &mut Serving<'_>) -> Served {
+    match exchange(serving) {
         Ok(served) => served,
         Err(Broken::Trap(trap)) => Served::Ended(ended_by(&trap)),
         Err(Broken::Io(error)) => Served::Gone(error.to_string()),
     }
 }
 
-fn exchange(serving: &mut Serving<'_>, entry: ExportCall) -> Result<Served, Broken> {
-    let most = most_bytes(Limits::of(&entry.policy()).call_bytes);
+fn exchange(serving: &mut Serving<'_>) -> Result<Served, Broken> {
+    let most = most_bytes(serving.call_bytes);
     let mut socket = PatientSocket::new(serving.socket.as_fd(), most);
-    socket.send(&ToWorker::Enter(entry), None, || serving.store.data_mut().tick())?;
     loop {
         match socket.receive(|| serving.store.data_mut().tick())? {
             FromWorker::Call(call) => {

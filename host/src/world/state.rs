@@ -192,11 +192,6 @@ impl State {
         self
     }
 
-    /// Whether the kernel half prints.
-    pub(crate) fn has_prints(&self) -> bool {
-        self.prints.is_some() || self.printer.is_some()
-    }
-
     /// Sets the thread that resolves functions of processes.
     #[must_use]
     pub(crate) fn naming_by(mut self, naming: Option<Naming>) -> State {

@@ -39,10 +39,13 @@ fn start(plugin: &Path) -> Child {
 fn worker(host: &Child) -> Option<Pid> {
     let processes = fs::read_dir("/proc").expect("proc is mounted").flatten();
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // What it is forked from leads the group of processes.
     let is_worker = |pid: &i32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        status.contains(&format!("\nPPid:\t{}\n", host.id())) && line.starts_with(b"ks-host-child\0")
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let mut fields = after_name.split_whitespace().skip(1).map_while(|field| field.parse::<i64>().ok());
+        let (parent, group) = (fields.next(), fields.next());
+        parent == Some(host.id().into()) && group != Some((*pid).into())
     };
     numbers.find(is_worker).map(Pid::from_raw)
 }

@@ -81,7 +81,7 @@ fn traced_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
         "mount -t tracefs tracefs /sys/kernel/tracing && "
     };
     let lines = format!(
-        "{mount}mount -t proc proc /proc && exec {} {} -- --pid=$$",
+        "{mount}mount -t proc proc /proc && exec {} --isolation thread {} -- --pid=$$",
         ks_tests::binary("ks-host").display(),
         plugin.display()
     );

@@ -284,6 +284,10 @@ impl Case {
             add(&[&format!("--inh-caps={capabilities}"), &format!("--ambient-caps={capabilities}")]);
         }
         words.push(binary("ks-host").into());
+        // What is refused, or changes, is a call of the process that runs the plugin and opens and loads for it.
+        if self.refusal.is_some() || self.changes.is_some() {
+            words.extend(["--isolation", "thread"].map(OsString::from));
+        }
         // The cache belongs to root.
         match self.capabilities {
             None => words.extend(["--cache".into(), cache.into()]),
