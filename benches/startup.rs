@@ -10,30 +10,24 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ks_benches::baseline::perf::page_faults;
 use ks_benches::machine::Machine;
 use ks_benches::record::{self, Record};
 use ks_benches::{commands, faults};
 use ks_host::plugin::{Cache, Outcome, Plugin};
 use ks_host::worker::WorkerProgram;
 use ks_host::{Host, RunOptions};
-use libbpf_rs::ObjectBuilder;
 
 /// Starts of each command per measurement; a test starts each once.
 const STARTS: usize = 50;
 
 /// The statements of a plugin after it has attached.
 const THEN: &str = "print(\"attached\")\n    detach(faults)";
-
-/// The argument that makes this program the one with libbpf; the object's file follows.
-const WITH_LIBBPF: &str = "--with-libbpf";
 
 /// What is started: it prints a line once its event is attached.
 struct Row {
@@ -53,12 +47,6 @@ enum Start {
 fn main() -> Result<()> {
     // Processes of this bench's hosts are this program, too.
     ks_host::worker::serve_if_asked();
-    let arguments: Vec<String> = std::env::args().collect();
-    if let [_, argument, object] = &arguments[..]
-        && argument == WITH_LIBBPF
-    {
-        return attach_with_libbpf(Path::new(object));
-    }
     let starts = if record::is_measured() { STARTS } else { 1 };
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let rows = rows(folder.path())?;
@@ -112,7 +100,7 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
         row(
             "libbpf alone, with the BPF program",
             "libbpf",
-            vec![std::env::current_exe()?.into(), WITH_LIBBPF.into(), object.into()],
+            vec![env!("CARGO_BIN_EXE_bench-libbpf").into(), object.into()],
         ),
         row("ks-host, counting", "ks-host", with_cache(&[], &counts)),
         row("ks-host, with a BPF program", "ks-host-with-program", with_cache(&[], &runs)),
@@ -142,15 +130,6 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
         row("perf stat", "perf-stat", words(&perf_stat)),
         row("bpftrace", "bpftrace", words(&bpftrace)),
     ])
-}
-
-/// Loads and attaches with libbpf alone, as the host does for a plugin with a program.
-fn attach_with_libbpf(object: &Path) -> Result<()> {
-    let object = ObjectBuilder::default().open_file(object)?.load()?;
-    let program = object.progs_mut().next().context("the object has a program")?;
-    let _link = program.attach_perf_event(page_faults()?.into_raw_fd())?;
-    println!("attached");
-    Ok(())
 }
 
 /// Returns the median over this many starts, or none if the command is not installed. An earlier start fills

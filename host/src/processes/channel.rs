@@ -58,28 +58,39 @@ pub(crate) fn send_until(
     file: Option<BorrowedFd<'_>>,
     deadline: Option<Instant>,
 ) -> io::Result<()> {
-    send_waiting(socket, bytes, file, flags(deadline), || wait(socket, PollFlags::POLLOUT, deadline))
+    let mut framed = Vec::new();
+    frame(bytes, &mut framed)?;
+    send_waiting(socket, &framed, file, flags(deadline), || wait(socket, PollFlags::POLLOUT, deadline))
 }
 
-/// Sends a message; calls `wait` whenever the socket has no room for more of it, which it reports with MSG_DONTWAIT only.
+/// Appends a message, with its length, to others.
+///
+/// # Errors
+/// `InvalidData` for one of 4 GiB.
+pub(crate) fn frame(bytes: &[u8], to: &mut Vec<u8>) -> io::Result<()> {
+    to.extend(u32::try_from(bytes.len()).map_err(|_| unsound())?.to_le_bytes());
+    to.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Sends framed messages, the first of them with this descriptor; calls `wait` whenever the socket has no room for more,
+/// which it reports with MSG_DONTWAIT only.
 ///
 /// # Errors
 /// Of sendmsg(2), and of `wait`.
 pub(crate) fn send_waiting<E: From<io::Error>>(
     socket: BorrowedFd<'_>,
-    bytes: &[u8],
+    messages: &[u8],
     file: Option<BorrowedFd<'_>>,
     flags: MsgFlags,
     mut wait: impl FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
-    let length = u32::try_from(bytes.len()).map_err(|_| unsound())?.to_le_bytes();
-    let message = [&length, bytes].concat();
     let descriptors: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
     let mut sent = 0;
-    while sent < message.len() {
+    while sent < messages.len() {
         let rights = [ControlMessage::ScmRights(&descriptors)];
         let rights = if sent == 0 && file.is_some() { &rights[..] } else { &[] };
-        let parts = [IoSlice::new(&message[sent..])];
+        let parts = [IoSlice::new(&messages[sent..])];
         match sendmsg::<()>(socket.as_raw_fd(), &parts, rights, flags | MsgFlags::MSG_NOSIGNAL, None) {
             Ok(count) => sent += count,
             Err(Errno::EINTR) => {}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use wasmtime::component::Component;
 
-use super::protocol::{End, Export, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, send};
+use super::protocol::{
+    End, Export, ExportCall, FromWorker, Ready, Refused, Start, ToWorker, decoded, encoded, send,
+};
 use super::{confine, sys};
 use crate::bpf::loader;
 use crate::options::RunOptions;
@@ -24,7 +26,7 @@ use crate::plugin::{
 use crate::policy::Policy;
 use crate::processes::channel::{self, Received};
 use crate::processes::zygote::{self, ChildKind};
-use crate::world::served::{Broker, WorkerOwn};
+use crate::world::served::{Broker, When, WorkerOwn};
 use crate::world::{self, Answers, State};
 
 /// Runs a process of [`super::WorkerProgram`] and exits, if this process was started as one; returns otherwise.
@@ -101,22 +103,44 @@ impl Connection {
     }
 }
 
-impl Broker for Connection {
-    fn tell(&mut self, call: Vec<u8>) -> wasmtime::Result<()> {
-        Ok(self.send(&FromWorker::Tell(call))?)
+/// Bytes of calls that wait for the next one, at most.
+const MOST_WAITING_BYTES: usize = 16 << 10;
+
+/// A connection, with calls that are sent with the next one.
+struct Calls {
+    connection: Connection,
+    waiting: Vec<u8>,
+}
+
+impl Calls {
+    fn send_all(&mut self, message: &FromWorker) -> io::Result<()> {
+        channel::frame(&encoded(message), &mut self.waiting)?;
+        let sent = (&*self.connection.0).write_all(&self.waiting);
+        self.waiting.clear();
+        sent
+    }
+}
+
+impl Broker for Calls {
+    fn tell(&mut self, call: Vec<u8>, when: When) -> wasmtime::Result<()> {
+        let message = FromWorker::Tell(call);
+        if when == When::WithNext && self.waiting.len() < MOST_WAITING_BYTES {
+            return Ok(channel::frame(&encoded(&message), &mut self.waiting)?);
+        }
+        Ok(self.send_all(&message)?)
     }
 
     fn ask(&mut self, call: Vec<u8>, mut own: WorkerOwn<'_>) -> wasmtime::Result<Vec<u8>> {
-        self.send(&FromWorker::Call(call))?;
+        self.send_all(&FromWorker::Call(call))?;
         loop {
-            match self.receive()? {
+            match self.connection.receive()? {
                 (ToWorker::Answer(answer), _) => return Ok(answer),
                 (ToWorker::Trap(reason), _) => return Err(reason.into_error()),
                 (ToWorker::Map(pages), map) => {
                     let mapped = own.memory.as_deref_mut().zip(map).and_then(|(memory, map)| {
                         memory.map_pages(&pages.name, usize::try_from(pages.bytes).ok()?, map.as_fd())
                     });
-                    self.send(&FromWorker::Mapped(mapped))?;
+                    self.connection.send(&FromWorker::Mapped(mapped))?;
                 }
                 (ToWorker::PassedOn(passed), descriptor) => {
                     own.direct.take(passed, descriptor, own.host_bytes);
@@ -233,7 +257,8 @@ fn instance(
         policy,
         ..RunOptions::new("")
     };
-    let state = State::new(options, None, None).asking(Box::new(broker), entry.has_prints);
+    let state = State::new(options, None, None)
+        .asking(Box::new(Calls { connection: broker, waiting: Vec::new() }), entry.has_prints);
     prepared.instantiate(state, &limits)
 }
 

@@ -87,19 +87,38 @@ impl<'a> PatientSocket<'a> {
         }
     }
 
-    /// Sends a message, with a descriptor; calls `look` from time to time.
+    /// Sends messages, each with its descriptor if it has one; calls `look` from time to time. As many as possible go
+    /// together: each wakes the worker otherwise, and a task with many events takes long to be switched to.
     ///
     /// # Errors
     /// [`Broken`].
-    pub(super) fn send(
+    pub(super) fn send<'d>(
         &mut self,
-        message: &ToWorker,
-        descriptor: Option<BorrowedFd<'_>>,
+        messages: impl IntoIterator<Item = (ToWorker, Option<BorrowedFd<'d>>)>,
         mut look: impl FnMut() -> wasmtime::Result<()>,
     ) -> Result<(), Broken> {
+        let (mut together, mut descriptor) = (Vec::new(), None);
+        for (message, own) in messages {
+            // A descriptor comes with the first byte of what is sent at once.
+            if own.is_some() {
+                self.send_together(&together, descriptor, &mut look)?;
+                together.clear();
+                descriptor = own;
+            }
+            channel::frame(&encoded(&message), &mut together)?;
+        }
+        self.send_together(&together, descriptor, &mut look)
+    }
+
+    fn send_together(
+        &mut self,
+        messages: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+        look: &mut impl FnMut() -> wasmtime::Result<()>,
+    ) -> Result<(), Broken> {
         let socket = self.socket;
-        channel::send_waiting(socket, &encoded(message), descriptor, MsgFlags::MSG_DONTWAIT, || {
-            self.wait(PollFlags::POLLOUT, &mut look)
+        channel::send_waiting(socket, messages, descriptor, MsgFlags::MSG_DONTWAIT, || {
+            self.wait(PollFlags::POLLOUT, look)
         })
     }
 
@@ -158,7 +177,7 @@ mod tests {
     fn a_worker_that_does_not_read_keeps_nobody_from_looking() {
         let (ours, _theirs) = UnixStream::pair().expect("sockets");
         let (mut socket, mut looked) = (PatientSocket::new(ours.as_fd(), 1000), 0);
-        let broken = socket.send(&ToWorker::Answer(vec![0; 8 << 20]), None, once(&mut looked));
+        let broken = socket.send([(ToWorker::Answer(vec![0; 8 << 20]), None)], once(&mut looked));
         assert!(matches!(broken, Err(Broken::Trap(_))));
         assert_eq!(looked, 1);
     }

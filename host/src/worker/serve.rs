@@ -66,12 +66,11 @@ fn exchange(serving: &mut Serving<'_>) -> Result<Served, Broken> {
                     Err(trap) => ToWorker::Trap(TrapReason::of(&trap)),
                 };
                 serving.answers.store(false, Ordering::Relaxed);
-                for (passed, descriptor) in serving.store.data_mut().take_passed_on()? {
-                    let descriptor = descriptor.as_ref().map(|it| it.as_fd());
-                    let passed = ToWorker::PassedOn(passed);
-                    socket.send(&passed, descriptor, || serving.store.data_mut().tick())?;
-                }
-                socket.send(&answer, None, || serving.store.data_mut().tick())?;
+                let (passed, descriptors): (Vec<_>, Vec<_>) =
+                    serving.store.data_mut().take_passed_on()?.into_iter().unzip();
+                let descriptors = descriptors.iter().map(|it| it.as_ref().map(|it| it.as_fd()));
+                let passed = passed.into_iter().map(ToWorker::PassedOn).zip(descriptors);
+                socket.send(passed.chain([(answer, None)]), || serving.store.data_mut().tick())?;
             }
             FromWorker::Tell(call) => {
                 serving.functions.obey(serving.store, &call, most).map_err(Broken::Trap)?;
@@ -104,7 +103,7 @@ impl MapPages for RemoteMemory {
             false => Err(wasmtime::Error::msg("the pages are not mapped")),
         };
         let mut socket = PatientSocket::new(self.0.as_fd(), MAPPED_BYTES);
-        socket.send(&pages, Some(from), is_late).ok()?;
+        socket.send([(pages, Some(from))], is_late).ok()?;
         match socket.receive(is_late).ok()? {
             FromWorker::Mapped(address) => address,
             // The worker then waits for an answer that is none: its plugin ends.

@@ -18,7 +18,7 @@ use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower, Resource
 use wasmtime::{AsContextMut as _, StoreContextMut};
 
 use super::direct::answered_here;
-use super::served::{Number, Served};
+use super::served::{Number, Served, When};
 use super::state::State;
 use super::value::{Handles, Recorded as _, RecordedList};
 use super::wire::{self, Wire};
@@ -247,13 +247,14 @@ impl<T: 'static> LinkerInstance<'_, T> {
                 }
                 Answers::Broker if has_no_answer(&function) => {
                     let is_printed = self.interface == "console";
+                    let when = if is_printed { When::Now } else { When::WithNext };
                     inner.func_wrap(name, move |mut store, params: P| {
                         let host = state(store.data_mut());
                         // What the kernel half prints stands between what the plugin prints before and after it.
                         if host.prints_in_order && is_printed {
                             return Ok(wire::read::<R>(&host.ask_broker(number, |call| params.put(call))?)?);
                         }
-                        host.tell_broker(number, |call| params.put(call))?;
+                        host.tell_broker(number, when, |call| params.put(call))?;
                         Ok(wire::read::<R>(&[])?)
                     })
                 }
@@ -308,7 +309,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
             InstanceDestination::Engine(inner) => match answers {
                 Answers::Broker if LET_GO.contains(&function.as_str()) => {
                     inner.resource(name, ty, move |mut store, own| {
-                        state(store.data_mut()).tell_broker(number, |call| own.put(call))
+                        state(store.data_mut()).tell_broker(number, When::WithNext, |call| own.put(call))
                     })
                 }
                 Answers::Broker => inner.resource(name, ty, move |mut store, own| {

@@ -105,6 +105,15 @@ impl<T: 'static> Served<T> {
     }
 }
 
+/// When a call without a result is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Somebody sees what it does.
+    Now,
+    /// It prepares the next one.
+    WithNext,
+}
+
 /// The connection of a worker to its broker.
 pub(crate) trait Broker: Send {
     /// Sends a call and waits for its answer. Meanwhile the broker may ask for pages of maps, and pass on descriptors.
@@ -117,7 +126,7 @@ pub(crate) trait Broker: Send {
     ///
     /// # Errors
     /// If there is no broker any more.
-    fn tell(&mut self, call: Vec<u8>) -> wasmtime::Result<()>;
+    fn tell(&mut self, call: Vec<u8>, when: When) -> wasmtime::Result<()>;
 }
 
 /// What a worker has itself.
@@ -166,10 +175,11 @@ impl State {
     pub(super) fn tell_broker(
         &mut self,
         number: Number,
+        when: When,
         arguments: impl FnOnce(&mut Vec<u8>),
     ) -> wasmtime::Result<()> {
         let call = call_of(number, arguments);
-        self.broker.as_mut().ok_or_else(no_broker)?.tell(call)
+        self.broker.as_mut().ok_or_else(no_broker)?.tell(call, when)
     }
 }
 
