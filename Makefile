@@ -48,13 +48,17 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && c
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all run test quick check tables halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
+.PHONY: all dist run test quick check tables halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
 	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
 	guest-tools clean
 
 all: packages
 	$(CARGO) build --release --workspace --bin ks
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
+
+# The two commands as they are given to others, in target/dist.
+dist: packages
+	$(CARGO) build --profile dist --workspace --bin ks --bin ks-host
 
 # Compiles an example and runs it.
 run: all

@@ -90,14 +90,12 @@ fn main() -> Result<()> {
     });
     // Last, because the thread stays pinned to that CPU.
     machine::stay_on(OWN_CPU)?;
+    // Its process inherits that from its start.
+    let in_process = Subject::of_script_in(Isolation::Process, "perf_read.ks", SCRIPT)?;
     for members in MEMBERS {
         let case = format!("perf/read-other-cpu/{members}-members");
         read_natively(&mut criterion, &mut report, &case, members, Observed::Cpu(OTHER_CPU))?;
-        let all = [
-            ("plugin", &subjects.script),
-            ("thread", &subjects.in_thread),
-            ("process", &subjects.in_process),
-        ];
+        let all = [("plugin", &subjects.script), ("thread", &subjects.in_thread), ("process", &in_process)];
         for (who, subject) in all {
             let name = format!("{case}/{who}-scalar");
             read_in_plugin(&mut criterion, &mut report, &name, subject, members, &["--other"]);

@@ -1,31 +1,62 @@
-//! Linker options of the command `ks-host`: relative relocations are packed as a bit map (`DT_RELR`), which
-//! takes a hundredth of the usual table. There are 50,000 of them, and every start applies all.
+//! Linker options of the command `ks-host`. It is linked statically, but for an address that differs at each start, where
+//! the libraries are there for that: loading four shared ones takes a tenth of a start. Relative relocations are packed
+//! as a bit map (`DT_RELR`), which takes a hundredth of the usual table: there are 50,000 of them, and every start applies
+//! all.
 //!
-//! The loader must support the format: glibc does since 2.36, and its library declares that by a symbol
-//! version. Source: https://sourceware.org/glibc/wiki/Release/2.36, "DT_RELR".
+//! Whether both work is tried, with a program that needs all of what the command links: distributions have `libelf.a` with
+//! other needs, and a C library that does not know `DT_RELR` (glibc before 2.36) leaves it to the loader.
 
-use std::path::PathBuf;
+#[path = "../compiler/build/static_libraries.rs"]
+mod static_libraries;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use static_libraries::LAST_ARGUMENTS;
+
+/// Packs relative relocations.
+const PACKED: &str = "-Wl,-z,pack-relative-relocs";
+
+/// Uses what libbpf uses, so that both libraries are linked whole.
+const PROGRAM: &str = "unsigned elf_version(unsigned); int main(void) { return elf_version(1) == 0; }";
+const LIBRARIES: [&str; 4] = ["-Wl,--whole-archive", "-lelf", "-Wl,--no-whole-archive", "-lz"];
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    if is_known_to_the_loader() {
-        println!("cargo::rustc-link-arg-bin=ks-host=-Wl,-z,pack-relative-relocs");
+    println!("cargo::rerun-if-changed=../compiler/build/static_libraries.rs");
+    // A program for another machine cannot be tried, and may meet another C library.
+    if env::var_os("TARGET") != env::var_os("HOST") || env::var_os("CARGO_FEATURE_PLUGINS").is_none() {
+        return;
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let argument = |argument: &str| println!("cargo::rustc-link-arg-bin=ks-host={argument}");
+    let is_static = [&["-static-pie"][..], &LIBRARIES].concat();
+    if let Some(folder) =
+        static_libraries::folder(&out, &["libelf.a", "libz.a"]).filter(|_| works(&out, &is_static))
+    {
+        argument(&format!("-L{}", folder.display()));
+        argument("-static-pie");
+        LAST_ARGUMENTS.into_iter().for_each(argument);
+        argument(PACKED);
+    } else if works(&out, &["-pie", "-lelf", "-lz"]) {
+        argument(PACKED);
     }
 }
 
-/// Whether the C library of this machine loads programs with `DT_RELR`. Programs built for another machine
-/// may meet another library.
-fn is_known_to_the_loader() -> bool {
-    if env::var_os("TARGET") != env::var_os("HOST") || env::var_os("CARGO_FEATURE_PLUGINS").is_none() {
-        return false;
-    }
-    let output = Command::new("cc").arg("-print-file-name=libc.so.6").output().ok();
-    let path = output
-        .and_then(|output| String::from_utf8(output.stdout).ok())
-        .map(|path| PathBuf::from(path.trim_end()));
-    let library = path.and_then(|path| fs::read(path).ok()).unwrap_or_default();
-    let name = b"GLIBC_ABI_DT_RELR";
-    library.windows(name.len()).any(|bytes| bytes == name)
+/// Whether a program with packed relocations is linked with these arguments, and runs.
+fn works(out: &Path, arguments: &[&str]) -> bool {
+    let Some(compiler) = static_libraries::c_compiler() else { return false };
+    let (source, program) = (out.join("program.c"), out.join("program"));
+    fs::write(&source, PROGRAM).expect("the output folder can be written");
+    let linked = Command::new(compiler)
+        .arg("-fPIE")
+        .arg(&source)
+        .args(arguments)
+        .arg(PACKED)
+        .arg("-o")
+        .arg(&program)
+        .output();
+    linked.is_ok_and(|linked| linked.status.success())
+        && Command::new(&program).output().is_ok_and(|ran| ran.status.success())
 }

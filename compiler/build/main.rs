@@ -3,6 +3,7 @@
 #[cfg(feature = "language")]
 mod contract;
 mod link;
+mod static_libraries;
 
 use std::env;
 use std::path::PathBuf;

@@ -88,6 +88,23 @@ pub(crate) fn signal(process: BorrowedFd<'_>, signal: Signal) -> Result<(), Errn
     .map(drop)
 }
 
+/// Fills these bytes with random ones. Crates for that ask the dynamic linker for the function, and a program without one
+/// gets files instead, which a plugin's thread may not open.
+///
+/// Source: getrandom(2).
+pub(crate) fn fill_randomly(mut bytes: &mut [u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        // SAFETY: the kernel writes at most as many bytes as there are.
+        let filled = Errno::result(unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) });
+        match filled {
+            Ok(count) => bytes = &mut bytes[count.unsigned_abs()..],
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
 /// Leaves nothing of ended children of this process.
 ///
 /// Source: wait(2), "NOTES".

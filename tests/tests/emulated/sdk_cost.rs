@@ -35,7 +35,7 @@ fn arm64_kernel_6_12_the_crate_costs_a_read_less_than_2_percent() {
             .file_as(built.stdout.trim(), "/ks-host")
             .file_as(&plugin, "/reads.wasm")
             .seconds(300);
-        let outcome = machine.run(&["/ks-host", "/reads.wasm", "--", argument]);
+        let outcome = machine.run(&["/ks-host", "--isolation", "thread", "/reads.wasm", "--", argument]);
         assert_eq!(outcome.code, 0, "{outcome:#?}");
         outcome
     };

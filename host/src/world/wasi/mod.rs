@@ -22,6 +22,7 @@ use wasmtime::{AsContextMut, StoreContextMut};
 use super::bindings::kernelscript::host::clock::Host as _;
 use super::state::State;
 use crate::plugin::{Abort, Exit};
+use crate::processes;
 
 /// Upper limit of random bytes per call. Guards the host's memory.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
@@ -208,7 +209,8 @@ fn random_list(len: u64) -> wasmtime::Result<Val> {
 }
 
 fn fill(bytes: &mut [u8]) -> wasmtime::Result<()> {
-    getrandom::fill(bytes).map_err(|error| wasmtime::Error::msg(format!("getrandom: {error}")))
+    processes::sys::fill_randomly(bytes)
+        .map_err(|errno| wasmtime::Error::msg(format!("getrandom: {}", errno.desc())))
 }
 
 fn datetime(time: Duration) -> Val {
