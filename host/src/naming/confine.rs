@@ -1,6 +1,6 @@
 //! The confinement of the naming process, before it reads anything.
 //!
-//! It has no capabilities and cannot gain any (`no_new_privs`). It is killed when it exceeds its limits of
+//! It is nobody, has no capabilities and cannot gain any (`no_new_privs`). It is killed when it exceeds its limits of
 //! memory or CPU time. It can only use system calls that read and write the descriptors that it was passed,
 //! allocate memory, and exit. It can open no file, create no socket, process or executable memory, and signal
 //! only itself.
@@ -15,6 +15,7 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
+use crate::apart;
 use crate::processes::sys;
 
 /// Limit of data memory, in bytes: debug information or symbols, and everything derived from them.
@@ -66,6 +67,8 @@ const ALLOWED: &[i64] = &[
 pub(super) fn enter() -> Result<(), String> {
     let failed = |what: &'static str| move |error: &dyn std::fmt::Display| format!("{what}: {error}");
     sys::close_others().map_err(|errno| failed("close_range")(&errno))?;
+    apart::become_nobody();
+    // After the change of user, which resets what this sets.
     sys::tie_to_parent().map_err(|errno| failed("prctl")(&errno))?;
     for (limit, most) in [
         (Resource::RLIMIT_AS, MAPPED_BYTES),

@@ -49,7 +49,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub use self::child::{NamingProcess, serve_if_asked};
+pub use self::child::{NamingProcess, confine_like_the_naming_process, serve_if_asked};
 pub(crate) use self::protocol::{MAX_LOCATIONS, MAX_TEXT_BYTES};
 pub(crate) use self::reader::demangled;
 

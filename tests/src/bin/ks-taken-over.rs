@@ -1,17 +1,36 @@
-//! A worker, and a loader, that was taken over: it makes attempts of its own, with all that it has. The name of the test says
-//! which, or that of the object.
+//! A process of ks-host that was taken over: it makes attempts of its own, with all that it has. In a worker the name of the
+//! test says which, in a loader that of the object.
 #![expect(unsafe_code, reason = "it is hostile")]
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{IoSlice, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::time::Instant;
 
+use ks_host::confine::ReaderFiles;
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::socket::{MsgFlags, sendmsg};
 
 fn main() {
     ks_host::worker::serve_taken_over_if_asked(in_worker, in_loader);
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    match arguments.first().and_then(|argument| argument.to_str()) {
+        Some("as-compiler") => {
+            let served = ks_host::apart::serve(&arguments[1..], 1 << 10, ReaderFiles::Nothing, |_| {
+                Ok(system_calls(&OF_READERS, &TO_ATTACH).into_bytes())
+            });
+            return served.expect("it may answer");
+        }
+        Some("as-resolver") => {
+            ks_host::naming::confine_like_the_naming_process().expect("the kernel has what it takes");
+            let said = system_calls(&[&OF_READERS[..], &["statx", "sendmsg"]].concat(), &TO_ATTACH);
+            let parts = [IoSlice::new(said.as_bytes())];
+            sendmsg::<()>(0, &parts, &[], MsgFlags::empty(), None).expect("it may answer");
+            return;
+        }
+        _ => {}
+    }
     panic!("a broker starts this");
 }
 
@@ -41,6 +60,9 @@ fn in_worker(broker: &File, attempt: &str) -> String {
 /// and look whether there is a file.
 const OF_LOADERS: [&str; 6] =
     ["sendmsg", "statx", "bpf: a map", "bpf: a program", "prlimit64", "memfd_create"];
+
+/// What a process that reads may do to itself.
+const OF_READERS: [&str; 2] = ["mprotect: own code", "munmap: own code"];
 
 /// Commands of bpf(2) besides those that a worker tries: pin, get a pin, attach, detach, open a raw tracepoint, query,
 /// tasks, links by id, link, statistics, iterator. Source: include/uapi/linux/bpf.h, `enum bpf_cmd`, v6.18.

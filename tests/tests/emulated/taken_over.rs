@@ -1,8 +1,13 @@
 //! What somebody reaches who runs code of his own in the worker of a plugin, on the running kernel and on emulated
 //! ones. These tests need root.
 
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::time::Duration;
 
+use ks_host::apart::{Apart, Bounds};
 use ks_host::plugin::{Outcome, Plugin, StopHandle};
 use ks_host::policy::Policy;
 use ks_host::worker::WorkerProgram;
@@ -88,6 +93,26 @@ fn not_loaded(object: &str) -> String {
 fn root_a_loader_makes_no_system_call_that_reaches_anything() {
     let said = not_loaded("ldr_calls");
     assert!(said.contains("is not what was judged: all are refused"), "{said}");
+}
+
+#[test]
+fn root_a_process_that_compiles_makes_no_system_call_that_reaches_anything() {
+    let bounds = Bounds { memory: 1 << 30, time: Duration::from_secs(30), threads: 1, answer: 1 << 16 };
+    let said = Apart::new(binary("ks-taken-over")).ask("as-compiler", Vec::new(), bounds).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&said), "all are refused");
+}
+
+#[test]
+fn root_a_process_that_names_makes_no_system_call_that_reaches_anything() {
+    let (mut ours, theirs) = UnixStream::pair().expect("sockets");
+    let mut command = Command::new(binary("ks-taken-over"));
+    command.arg("as-resolver").stdin(OwnedFd::from(theirs));
+    let mut resolver = command.spawn().expect("it starts");
+    // Its end of the socket, which the command keeps.
+    drop(command);
+    let mut said = String::new();
+    ours.read_to_string(&mut said).expect("text");
+    assert_eq!((said.as_str(), resolver.wait().expect("our child").code()), ("all are refused", Some(0)));
 }
 
 #[test]
