@@ -645,6 +645,8 @@ fn state(
                 Outcome::Failed(format!("{}: no process loads its object: {error}", options.name))
             })?;
             object.load_apart(loader);
+        } else {
+            object.open_ahead();
         }
         object.supervise().map_err(|errno| {
             Outcome::Failed(format!(

@@ -1,6 +1,9 @@
 //! A plugin leaves no descriptors when it has ended. The test has a process of its own, because it lists all
 //! descriptors of the process. It needs root.
 
+use std::fs::File;
+use std::io::Write;
+
 use ks_host::plugin::Outcome;
 use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
 use ks_tests::{Folder, binary, compile, finish};
@@ -52,6 +55,38 @@ fn root_however_a_plugin_ends_nothing_of_it_is_left() {
     });
     assert_eq!(ran.outcome, Outcome::TimedOut);
     assert_eq!(held(), Vec::<String>::new());
+}
+
+/// Standard output of a plugin, and other files, which are closed with the first line.
+struct Closing(Vec<File>);
+
+impl Write for Closing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.clear();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The thread of a plugin may not replace outputs: neither may libbpf, which replaces descriptors of its own, be given the
+/// number of one that was closed.
+#[test]
+fn root_an_object_is_loaded_after_outputs_were_closed() {
+    let script = "var hits : u64 = 0\n\
+        @perf_event\n\
+        fn count(ctx: *bpf_perf_event_data) -> i32 {\n    hits += 1\n    return 0\n}\n\
+        fn main() -> i32 {\n    print(\"closes them\")\n    \
+        var program = load(count)\n    \
+        var options = perf_options { event: page_faults, pid: 0, cpu: -1, period: 1000000 }\n    \
+        attach(program, options, 0)\n    return 7\n}\n";
+    let ran = run_with(compile("closes", script).plugin, |options| {
+        let output = |_| File::options().write(true).open("/dev/null").expect("it is there");
+        options.stdout = Box::new(Closing((0..200).map(output).collect()));
+    });
+    assert_eq!(ran.outcome, Outcome::Returned(7), "{}", ran.stderr);
 }
 
 /// Opens as many events as it may, and one after it was told that another plugin has done so.

@@ -23,6 +23,8 @@ const LOG_BYTES: usize = 4 << 20;
 pub(in crate::bpf) struct LibbpfLoader {
     /// Objects with structs that can be registered: only libbpf has the form of a struct that the kernel takes.
     with_structs: Vec<Object>,
+    /// An object that was opened ahead, with its file.
+    ahead: Option<(Vec<u8>, OpenObject)>,
 }
 
 impl LibbpfLoader {
@@ -36,7 +38,8 @@ impl LibbpfLoader {
         reused: &[BorrowedFd<'_>],
         look: impl FnOnce(Prepared) -> Result<(), String>,
     ) -> Result<Product, NotLoaded> {
-        let (open, libbpf) = print::collect(|| prepared(order, reused));
+        let ahead = self.ahead.take().filter(|(elf, _)| *elf == order.elf).map(|(_, open)| open);
+        let (open, libbpf) = print::collect(|| prepared(order, reused, ahead));
         let open = open.map_err(|errno| NotLoaded::Refused(Refused::new(errno, None, libbpf)))?;
         look(Prepared::of(&open).map_err(NotLoaded::Different)?).map_err(NotLoaded::Different)?;
         let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
@@ -49,6 +52,14 @@ impl LibbpfLoader {
             self.with_structs.push(object);
         }
         Ok(product)
+    }
+
+    /// Opens the object that is loaded first. libbpf reserves descriptors for its maps now and replaces them when it is
+    /// loaded: on a thread that may not replace what was an output when it was confined, whoever has closed that since. If
+    /// it fails, the load says why.
+    pub(in crate::bpf) fn open_ahead(&mut self, name: &str, elf: &[u8]) {
+        let (open, _) = print::collect(|| opened(name, elf));
+        self.ahead = open.ok().map(|open| (elf.to_vec(), open));
     }
 
     /// Registers the kernel struct of this name. It is registered until the descriptor is closed.
@@ -83,8 +94,12 @@ fn opened(name: &str, elf: &[u8]) -> Result<OpenObject, Errno> {
 }
 
 /// Opens an object, makes it what the order says, creates its maps and relocates its instructions.
-fn prepared(order: &Order, reused: &[BorrowedFd<'_>]) -> Result<OpenObject, Errno> {
-    let mut open = opened(&order.name, &order.elf)?;
+fn prepared(
+    order: &Order,
+    reused: &[BorrowedFd<'_>],
+    ahead: Option<OpenObject>,
+) -> Result<OpenObject, Errno> {
+    let mut open = ahead.map_or_else(|| opened(&order.name, &order.elf), Ok)?;
     for mut map in open.maps_mut() {
         if is_data_map(map.name().as_bytes()) {
             // libbpf sets this flag itself only if the section has a variable of global linkage; since 5.5.

@@ -241,6 +241,13 @@ impl Object {
         self.model().programs.iter().any(|program| program.section.kind.program == kind)
     }
 
+    /// Has libbpf open the object now, on a thread that is confined before it is loaded.
+    pub(crate) fn open_ahead(&mut self) {
+        if let Some(Loader::Here(loader)) = &mut self.loader {
+            loader.open_ahead(&self.admitted.loaded_name(), &self.elf);
+        }
+    }
+
     /// Has the object loaded in a process of its own, which has the rights for that.
     pub(crate) fn load_apart(&mut self, loader: LoaderProcess) {
         self.loader = Some(Loader::Apart(loader));
