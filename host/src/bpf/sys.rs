@@ -213,10 +213,10 @@ pub(super) fn create_link(
 pub(super) fn interface_number(name: &CStr) -> Result<i32, Errno> {
     // SAFETY: numbers and names of zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // Its last byte stays zero.
+    // Its last byte stays zero. `c_char` has a sign on some architectures.
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
-        *to = from.cast_signed();
+        *to = c_char::from_ne_bytes([*from]);
     }
     ask_about_interface(libc::SIOCGIFINDEX, &mut request)?;
     // SAFETY: the kernel wrote this member.
@@ -234,7 +234,7 @@ pub(super) fn interface_name(number: u32) -> Result<String, Errno> {
         Errno::ENODEV => Errno::ENXIO,
         errno => errno,
     })?;
-    let name = request.ifr_name.map(c_char::cast_unsigned);
+    let name = request.ifr_name.map(|byte| byte.to_ne_bytes()[0]);
     let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::ENODEV)?;
     Ok(name.to_string_lossy().into_owned())
 }
