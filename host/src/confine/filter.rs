@@ -203,6 +203,39 @@ const NEW_NAMESPACES: libc::c_int = libc::CLONE_NEWCGROUP
 /// mmap(2) and mprotect(2) without `PROT_EXEC`.
 pub(super) const NOT_EXECUTABLE: Condition = Condition::Bits { at: 2, mask: libc::PROT_EXEC, value: 0 };
 
+/// mprotect(2) that leaves the image as it is.
+pub(super) const fn mprotect(purpose: &'static str) -> CallGroup {
+    calls(&[(libc::SYS_mprotect, "mprotect")], purpose).with(
+        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
+        "without `PROT_EXEC`, outside of the host's image",
+    )
+}
+
+/// mmap(2) that leaves the image as it is: without `MAP_FIXED` the kernel chooses free memory, and the address may be 0.
+pub(super) const fn mmap(purpose: &'static str) -> CallGroup {
+    calls(&[(libc::SYS_mmap, "mmap")], purpose).with(
+        &[
+            &[NOT_EXECUTABLE, Condition::Bits { at: 3, mask: libc::MAP_FIXED, value: 0 }],
+            &[NOT_EXECUTABLE, Condition::OutsideImage],
+        ],
+        "without `PROT_EXEC`; with `MAP_FIXED` outside of the host's image",
+    )
+}
+
+/// munmap(2) and madvise(2) that leave the image as it is.
+pub(super) const MUNMAP: CallGroup =
+    calls(&[(libc::SYS_munmap, "munmap"), (libc::SYS_madvise, "madvise")], "memory")
+        .with(&[&[Condition::OutsideImage]], "outside of the host's image");
+
+/// mremap(2) that leaves the image as it is.
+pub(super) const MREMAP: CallGroup = calls(&[(libc::SYS_mremap, "mremap")], "memory").with(
+    &[&[
+        Condition::Bits { at: 3, mask: libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, value: 0 },
+        Condition::OutsideImage,
+    ]],
+    "without `MREMAP_FIXED` and `MREMAP_DONTUNMAP`, outside of the host's image",
+);
+
 /// openat(2) for reading only, and its description.
 pub(super) const READ_ONLY: Arguments = &[&[Condition::Bits {
     at: 2,
@@ -283,26 +316,10 @@ const CALLS: &[CallGroup] = &[
         &[(libc::SYS_stat, "stat"), (libc::SYS_access, "access"), (libc::SYS_readlink, "readlink")],
         "the same, by the C library (x86-64)",
     ),
-    calls(&[(libc::SYS_mmap, "mmap")], "memory; pages of maps, ring buffers and events").with(
-        &[
-            &[NOT_EXECUTABLE, Condition::Bits { at: 3, mask: libc::MAP_FIXED, value: 0 }],
-            &[NOT_EXECUTABLE, Condition::OutsideImage],
-        ],
-        "without `PROT_EXEC`; with `MAP_FIXED` outside of the host's image",
-    ),
-    calls(&[(libc::SYS_mprotect, "mprotect")], "growing memory of the plugin").with(
-        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
-        "without `PROT_EXEC`, outside of the host's image",
-    ),
-    calls(&[(libc::SYS_munmap, "munmap"), (libc::SYS_madvise, "madvise")], "memory")
-        .with(&[&[Condition::OutsideImage]], "outside of the host's image"),
-    calls(&[(libc::SYS_mremap, "mremap")], "memory").with(
-        &[&[
-            Condition::Bits { at: 3, mask: libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, value: 0 },
-            Condition::OutsideImage,
-        ]],
-        "without `MREMAP_FIXED` and `MREMAP_DONTUNMAP`, outside of the host's image",
-    ),
+    mmap("memory; pages of maps, ring buffers and events"),
+    mprotect("growing memory of the plugin"),
+    MUNMAP,
+    MREMAP,
     calls(&[(libc::SYS_brk, "brk")], "memory"),
     calls(&[(libc::SYS_memfd_create, "memfd_create")], "libbpf reserves descriptors for maps"),
     calls(&[(libc::SYS_bpf, "bpf")], "maps, programs, links, types"),

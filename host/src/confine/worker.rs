@@ -2,8 +2,9 @@
 
 use nix::libc;
 
-use super::filter::Surroundings;
-use super::filter::{CallGroup, Condition, NOT_EXECUTABLE, TO_ITSELF, calls, install, table_of};
+use super::filter::{
+    CallGroup, Condition, MREMAP, MUNMAP, Surroundings, TO_ITSELF, calls, install, mmap, mprotect, table_of,
+};
 use super::surroundings::{self, Outputs};
 use super::{ConfineError, capabilities, emptiness};
 
@@ -39,27 +40,10 @@ const CALLS: &[CallGroup] = &[
     ),
     calls(&[(libc::SYS_write, "write")], "calls, to the broker")
         .with(&[&[Condition::Output { at: 0 }]], "to its socket"),
-    calls(
-        &[(libc::SYS_mmap, "mmap")],
-        "memory of the plugin, and pages of maps, ring buffers and hardware events",
-    )
-    .with(
-        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
-        "without `PROT_EXEC`, outside of the program's image",
-    ),
-    calls(&[(libc::SYS_mprotect, "mprotect")], "growing memory of the plugin").with(
-        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
-        "without `PROT_EXEC`, outside of the program's image",
-    ),
-    calls(&[(libc::SYS_munmap, "munmap"), (libc::SYS_madvise, "madvise")], "memory")
-        .with(&[&[Condition::OutsideImage]], "outside of the program's image"),
-    calls(&[(libc::SYS_mremap, "mremap")], "memory").with(
-        &[&[
-            Condition::Bits { at: 3, mask: libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, value: 0 },
-            Condition::OutsideImage,
-        ]],
-        "without `MREMAP_FIXED` and `MREMAP_DONTUNMAP`, outside of the program's image",
-    ),
+    mmap("memory of the plugin, and pages of maps, ring buffers and hardware events"),
+    mprotect("growing memory of the plugin"),
+    MUNMAP,
+    MREMAP,
     calls(&[(libc::SYS_brk, "brk")], "memory"),
     calls(
         &[
@@ -126,4 +110,27 @@ pub(crate) fn leave_rights() -> Result<(), ConfineError> {
     capabilities::drop_others(&caps::CapsHashSet::new())?;
     emptiness::leave_nothing()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use wasmtime::{Engine, Memory, MemoryType, Store};
+
+    use super::*;
+
+    /// As of a program that is linked to a fixed address. A memory takes more than there is below it.
+    #[test]
+    fn a_plugin_gets_memory_although_the_image_lies_low() {
+        let engine = Engine::default();
+        let mut surroundings = surroundings::now(None, &Outputs::open_now());
+        surroundings.image.insert(0, 0x40_0000..0x80_0000);
+        let worker = thread::spawn(move || {
+            WorkerFilter(surroundings).install().expect("every kernel of the tests has seccomp");
+            let memory = Memory::new(Store::new(&engine, ()), MemoryType::new(1, None));
+            memory.map(drop).map_err(|error| error.to_string())
+        });
+        assert_eq!(worker.join().expect("it does not panic"), Ok(()));
+    }
 }
