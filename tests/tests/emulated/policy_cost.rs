@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ks_tests::emulated::{Kernel, Machine};
-use ks_tests::{Folder, compile, finish_within, repository};
+use ks_tests::{Folder, Outcome, compile, finish_within, repository};
 
 /// Reads in the first loop; the second loop has twice as many.
 const READS: u32 = 20_000;
@@ -51,8 +51,9 @@ struct Cost {
 
 impl Cost {
     /// Computes the cost from the script's output, as the difference between the second loop and the first.
-    fn of(fields: &[&str]) -> Cost {
-        let [_, once_user, twice_user, once_all, twice_all] = fields else { panic!("{fields:?}") };
+    fn of(outcome: &Outcome, name: &str) -> Cost {
+        let fields = outcome.row(name);
+        let [_, _, once_user, twice_user, once_all, twice_all] = fields[..] else { panic!("{outcome:#?}") };
         let number = |field: &str| field.parse::<f64>().expect("a number");
         let one = |once, twice| (number(twice) - number(once)) / f64::from(READS);
         Cost { user: one(once_user, twice_user), all: one(once_all, twice_all) }
@@ -99,7 +100,8 @@ fn arm64_kernel_6_12_a_loop_has_the_same_instructions_in_each_run() {
     let outcome = machine.run(&["sh", "-c", &runs.join("; ")]);
     for form in ["thread", "process"] {
         let of_form = outcome.stdout.lines().filter_map(|line| line.strip_prefix(form));
-        let counts: Vec<u64> = of_form.map(|count| count.trim().parse().expect("a number")).collect();
+        let number = |count: &str| count.trim().parse().unwrap_or_else(|_| panic!("{outcome:#?}"));
+        let counts: Vec<u64> = of_form.map(number).collect();
         println!("{form}: {counts:?}");
         assert_eq!(counts.len(), 10, "{outcome:#?}");
         assert!(counts[0] > 100_000 && counts.iter().all(|count| *count == counts[0]), "{form}: {counts:?}");
@@ -132,7 +134,7 @@ fn arm64_kernel_6_12_denying_costs_a_read_nothing() {
         .seconds(300);
     let outcome = machine.run(&["sh", "-c", &runs.join("; ")]);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    let [all, none, some, unconfined, process] = rows.map(|(name, _)| Cost::of(&outcome.row(name)[1..]));
+    let [all, none, some, unconfined, process] = rows.map(|(name, _)| Cost::of(&outcome, name));
     assert_eq!(outcome.row("some")[1], "1", "the policy denies something: {outcome:#?}");
     assert_eq!((outcome.row("all")[1], outcome.row("none")[1]), ("0", "0"), "{outcome:#?}");
     println!("a read with everything allowed: {:.1} instructions, with the kernel {:.1}", all.user, all.all);

@@ -122,6 +122,9 @@ fn root_two_hundred_plugins_run_in_processes_and_leave_none() {
     wait_until(Duration::from_secs(10), "no loader is left", || loaders(&children(&many)) == 0);
     let children = children(&many);
     assert_eq!(children.len(), PROCESSES + 1);
+    let threads = |pid: &u32| std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").count();
+    let numbers: Vec<usize> = children.iter().map(threads).collect();
+    assert_eq!(numbers, vec![1; PROCESSES + 1]);
     // Where other tests keep the CPUs busy, some are ended when their time to stop is over.
     let code = stop(many);
     assert!(matches!(code, Some(0 | 130)), "{code:?}");
