@@ -2,6 +2,7 @@
 //! refusals.
 
 use std::fmt::Write as _;
+use std::process::Command;
 
 use ks_tests::net::{LEFT, Wire};
 use ks_tests::{Folder, allowed, compile, finish, run_script, wait_until_gone};
@@ -10,13 +11,25 @@ const NO_ARGUMENTS: &[&str] = &[];
 
 #[test]
 fn tasks_and_cpus_are_those_of_the_machine() {
-    let script = "fn main() -> i32 {\n    var own = comm_of(pid_of(\"ks-host\"))\n    \
-                  print(\"%s %d %u\", own, pid_of(\"no such task\"), cpu_count())\n    return 0\n}\n";
-    let outcome = run_script("tasks", script, NO_ARGUMENTS);
+    let folder = Folder::new();
+    let name = format!("kstask{}", std::process::id());
+    let program = folder.path(&name);
+    std::fs::copy("/bin/sleep", &program).expect("it is there");
+    let mut task = Command::new(program).arg("60").spawn().expect("it starts");
+    let script = format!(
+        "fn main() -> i32 {{
+            var pid = pid_of(\"{name}\")
+            print(\"%d %s %d %u\", pid, comm_of(pid), pid_of(\"no such task\"), cpu_count())
+            return 0
+        }}"
+    );
+    let outcome = run_script("tasks", &script, NO_ARGUMENTS);
+    task.kill().expect("it is ours");
+    task.wait().expect("it is ours");
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").expect("sysfs is mounted");
     // A list of ranges that begins with 0 and ends with the highest number.
     let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<u32>().ok());
-    let expected = format!("ks-host -1 {}\n", last.expect("a number") + 1);
+    let expected = format!("{} {name} -1 {}\n", task.id(), last.expect("a number") + 1);
     assert_eq!((outcome.code, outcome.stdout), (0, expected), "{}", outcome.stderr);
 }
 
