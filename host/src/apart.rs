@@ -18,12 +18,12 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
 use crate::confine::{self, ReaderFiles};
-use crate::processes;
+use crate::processes::{self, limits};
 use crate::text::indented;
 
 /// The user id `nobody`. Source: include/linux/highuid.h, `DEFAULT_OVERFLOWUID`, v6.18.
@@ -172,7 +172,11 @@ pub fn serve(
     let mut input = Vec::new();
     io::stdin().lock().take(most).read_to_end(&mut input)?;
     setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
-    bound(memory, seconds)?;
+    limits::lower(&[
+        (Resource::RLIMIT_AS, memory),
+        (Resource::RLIMIT_CPU, seconds),
+        (Resource::RLIMIT_CORE, 0),
+    ])?;
     become_nobody();
     // After the change of user, which resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -185,17 +189,6 @@ pub fn serve(
     out.write_all(&[kind])?;
     out.write_all(&said)?;
     out.flush()
-}
-
-fn bound(memory: u64, seconds: u64) -> io::Result<()> {
-    for (resource, most) in
-        [(Resource::RLIMIT_AS, memory), (Resource::RLIMIT_CPU, seconds), (Resource::RLIMIT_CORE, 0)]
-    {
-        // The hard limit may be lower already.
-        let most = most.min(getrlimit(resource)?.1);
-        setrlimit(resource, most, most)?;
-    }
-    Ok(())
 }
 
 /// Drops the user and groups of root. In a user namespace without a mapping for nobody, the user id stays.

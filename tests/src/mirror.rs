@@ -1,6 +1,6 @@
 //! A second reader of attachments: reads as a worker does, and asks where a worker asks its broker.
 
-use ks_host::perf::{AttachmentId, Attachments, Change, Reading, SharedGroups, Snapshot};
+use ks_host::perf::{AttachmentId, Attachments, Reading, SharedGroups, Snapshot};
 
 /// What a worker has of these attachments.
 #[derive(Default)]
@@ -20,11 +20,7 @@ impl Mirror {
     /// Takes what has changed, as a worker does before each answer.
     pub fn update(&mut self, attachments: &mut Attachments) {
         for change in attachments.take_changes().expect("there is room for descriptors") {
-            match change {
-                Change::Event { kernel_id, descriptor } => self.groups.add(kernel_id, descriptor),
-                Change::CpuEvents { descriptor } => self.groups.watch_cpus(descriptor),
-                Change::Group { leader, state } => self.groups.set(leader.get(), state),
-            }
+            self.groups.take(change);
         }
     }
 

@@ -3,12 +3,11 @@
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
-use nix::unistd::{SysconfVar, sysconf};
-
 use super::delivered::LoadedMap;
 use super::error::BpfError;
 use super::map::{MapShape, possible_cpus};
 use crate::policy::Admitted;
+use crate::processes::limits::page_bytes;
 
 /// Compares the charge with the limits under which the object was admitted. The thread may be confined: a
 /// process may always read what it says about its own descriptors.
@@ -39,11 +38,6 @@ fn footprint(shape: MapShape, cpus: u64) -> u64 {
     let values = if shape.per_cpu { value.next_multiple_of(8).saturating_mul(cpus) } else { value };
     let entry = values.saturating_add(shape.key_size.into()).next_multiple_of(8);
     entry.saturating_mul(shape.max_entries.into()).checked_next_multiple_of(page_bytes()).unwrap_or(u64::MAX)
-}
-
-fn page_bytes() -> u64 {
-    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-    page.and_then(|page| u64::try_from(page).ok()).unwrap_or(4096)
 }
 
 #[cfg(test)]

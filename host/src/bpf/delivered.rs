@@ -2,7 +2,9 @@
 //! can deliver nothing else.
 //!
 //! The instructions of a program are those that the last look saw: the kernel's tag of a program is a digest of its
-//! instructions as they were loaded. The maps that it uses are those that were delivered.
+//! instructions as they were loaded. It has 64 bits: for an author who makes two programs with one tag, which takes some
+//! 2^32 tries, and takes the loader over, too, it is no hindrance. The maps that a program uses are those that were
+//! delivered.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -27,6 +29,8 @@ pub(super) struct LoadedMap {
     pub(super) name: String,
     pub(super) shape: MapShape,
     pub(super) descriptor: OwnedFd,
+    /// The kernel's number of it.
+    id: u32,
 }
 
 impl LoadedMap {
@@ -71,15 +75,18 @@ impl Delivered {
     ) -> Result<Delivered, String> {
         let maps: Vec<LoadedMap> =
             product.maps.into_iter().map(|map| checked_map(map, model)).collect::<Result<_, _>>()?;
-        let ids = known
+        let known = known
             .iter()
-            .copied()
-            .chain(maps.iter().map(|map| map.descriptor.as_fd()))
-            .map(|map| sys::map_info(map).map(|info| info.id).map_err(|errno| unsaid("a map", errno)));
-        let ids: Vec<u32> = ids.collect::<Result<_, _>>()?;
+            .map(|map| sys::map_info(*map).map(|info| info.id).map_err(|errno| unsaid("a map", errno)));
+        let ids: Vec<u32> = known.chain(maps.iter().map(|map| Ok(map.id))).collect::<Result<_, _>>()?;
         let programs =
             product.programs.into_iter().map(|program| checked_program(program, model, tags, &ids));
         Ok(Delivered { programs: programs.collect::<Result<_, _>>()?, maps })
+    }
+
+    /// Whether there are kernel structs.
+    pub(super) fn has_structs(&self) -> bool {
+        self.maps.iter().any(LoadedMap::is_struct)
     }
 }
 
@@ -88,8 +95,9 @@ fn unsaid(what: &str, errno: Errno) -> String {
 }
 
 fn checked_map(Named { name, descriptor }: Named, model: &Model) -> Result<LoadedMap, String> {
-    let shape =
-        MapShape::of(descriptor.as_fd()).map_err(|errno| unsaid(&format!("the map `{name}`"), errno))?;
+    let info =
+        sys::map_info(descriptor.as_fd()).map_err(|errno| unsaid(&format!("the map `{name}`"), errno))?;
+    let (shape, id) = (MapShape::from(&info), info.id);
     let expected = if let Some(map) = model.maps.iter().find(|map| map.name.as_str() == name) {
         Some(map.shape.kind.number())
     } else if model.struct_ops.iter().any(|one| one.name.as_str() == name) {
@@ -99,7 +107,7 @@ fn checked_map(Named { name, descriptor }: Named, model: &Model) -> Result<Loade
         (is_kconfig || is_data_map(name.as_bytes())).then_some(u32::from(MapType::Array))
     };
     match expected {
-        Some(ty) if ty == shape.ty => Ok(LoadedMap { name, shape, descriptor }),
+        Some(ty) if ty == shape.ty => Ok(LoadedMap { name, shape, descriptor, id }),
         Some(ty) => Err(format!("the map `{name}` is of type {}, and the object has {ty}", shape.ty)),
         None => Err(format!("the loader has a map `{name}`, and the object has none")),
     }

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use super::cursor::{Cursor, CursorContent, is_unsupported};
 use super::delivered::LoadedMap;
 use super::error::BpfError;
-use super::sys::{self, RawMap};
+use super::sys::RawMap;
 use crate::host_bytes::HostBytes;
 
 /// Type, sizes and capacity of a map.
@@ -28,20 +28,15 @@ pub struct MapShape {
     pub per_cpu: bool,
 }
 
-impl MapShape {
-    /// Asks the kernel for the shape of a map.
-    ///
-    /// # Errors
-    /// Of bpf(2), BPF_OBJ_GET_INFO_BY_FD.
-    pub(super) fn of(map: BorrowedFd<'_>) -> Result<MapShape, Errno> {
-        let info = sys::map_info(map)?;
-        Ok(MapShape {
+impl From<&libbpf_sys::bpf_map_info> for MapShape {
+    fn from(info: &libbpf_sys::bpf_map_info) -> MapShape {
+        MapShape {
             ty: info.type_,
             key_size: info.key_size,
             value_size: info.value_size,
             max_entries: info.max_entries,
             per_cpu: MapType::from(info.type_).is_percpu(),
-        })
+        }
     }
 }
 
@@ -134,7 +129,7 @@ pub struct Map {
 impl Map {
     /// Returns a map that the loader delivered.
     pub(super) fn of(map: LoadedMap) -> Result<Map, BpfError> {
-        let LoadedMap { name, shape, descriptor } = map;
+        let LoadedMap { name, shape, descriptor, .. } = map;
         let slots = if shape.per_cpu { possible_cpus()? } else { 1 };
         Ok(Map::passed_on(name, shape, slots, descriptor))
     }

@@ -9,12 +9,15 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::filter::{
-    CallGroup, Condition, NOT_EXECUTABLE, READ_ONLY, READ_ONLY_TEXT, TO_ITSELF, calls, install, table_of,
+    CallGroup, Condition, MREMAP, MUNMAP, READ_ONLY, READ_ONLY_TEXT, TO_ITSELF, calls, install, mmap,
+    mprotect, table_of,
 };
 use super::surroundings::{self, Outputs};
 use super::{ConfineError, Confinement, capabilities, emptiness};
 use crate::bpf::loader::Rights;
 use crate::policy::{PluginObject, Policy};
+use crate::processes::limits;
+use crate::processes::zygote::TOKEN_PATH;
 
 /// Memory of a loader. It has 4 MiB for what the verifier says of each program, most of which nobody touches.
 const BYTES: u64 = 8 << 30;
@@ -22,8 +25,8 @@ const BYTES: u64 = 8 << 30;
 /// Seconds of a CPU that a loader takes at most: the verifier gives up long before.
 const SECONDS: u64 = 600;
 
-/// What libbpf reads, of which every user may read all but addresses: types, names and settings of the kernel, the number of
-/// CPUs, and the BPF file system for a token.
+/// What libbpf reads, of which every user may read all but addresses: types, names and settings of the kernel, the
+/// number of CPUs, and the BPF file system for a token.
 const READABLE: [&str; 8] = [
     "/sys/kernel/btf",
     "/sys/devices/system/cpu",
@@ -93,26 +96,10 @@ const CALLS: &[CallGroup] = &[
         }]],
         "`F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`",
     ),
-    calls(&[(libc::SYS_mmap, "mmap")], "memory, and pages of variables").with(
-        &[
-            &[NOT_EXECUTABLE, Condition::Bits { at: 3, mask: libc::MAP_FIXED, value: 0 }],
-            &[NOT_EXECUTABLE, Condition::OutsideImage],
-        ],
-        "without `PROT_EXEC`; with `MAP_FIXED` outside of the program's image",
-    ),
-    calls(&[(libc::SYS_mprotect, "mprotect")], "memory").with(
-        &[&[NOT_EXECUTABLE, Condition::OutsideImage]],
-        "without `PROT_EXEC`, outside of the program's image",
-    ),
-    calls(&[(libc::SYS_munmap, "munmap"), (libc::SYS_madvise, "madvise")], "memory")
-        .with(&[&[Condition::OutsideImage]], "outside of the program's image"),
-    calls(&[(libc::SYS_mremap, "mremap")], "memory").with(
-        &[&[
-            Condition::Bits { at: 3, mask: libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, value: 0 },
-            Condition::OutsideImage,
-        ]],
-        "without `MREMAP_FIXED` and `MREMAP_DONTUNMAP`, outside of the program's image",
-    ),
+    mmap("memory, and pages of variables"),
+    mprotect("memory"),
+    MUNMAP,
+    MREMAP,
     calls(
         &[
             (libc::SYS_brk, "brk"),
@@ -171,7 +158,7 @@ pub(crate) fn enter_loader(rights: &Rights) -> Result<(), ConfineError> {
     if !rights.is_confined {
         return Ok(());
     }
-    let token = std::env::var_os("LIBBPF_BPF_TOKEN_PATH").map(PathBuf::from);
+    let token = std::env::var_os(TOKEN_PATH).map(PathBuf::from);
     let surroundings = surroundings::now(None, &Outputs::open_now());
     emptiness::leave_readable(READABLE.map(PathBuf::from).into_iter().chain(token))?;
     let number = if rights.registers { CALLS.len() } else { CALLS.len() - 1 };
@@ -182,17 +169,12 @@ fn bound() -> Result<(), Errno> {
     // Each map and program takes one.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    for (resource, most) in [
+    limits::lower(&[
         (Resource::RLIMIT_DATA, BYTES),
         (Resource::RLIMIT_CPU, SECONDS),
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_NPROC, 0),
         (Resource::RLIMIT_MSGQUEUE, 0),
-    ] {
-        // A lower limit, set by the host's parent, stays.
-        let most = most.min(getrlimit(resource)?.1);
-        setrlimit(resource, most, most)?;
-    }
-    Ok(())
+    ])
 }

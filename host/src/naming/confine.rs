@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 use caps::CapSet;
 use nix::libc;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::Resource;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch, apply_filter,
 };
 
 use crate::apart;
-use crate::processes::sys;
+use crate::processes::{limits, sys};
 
 /// Limit of data memory, in bytes: debug information or symbols, and everything derived from them.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -70,7 +70,7 @@ pub(super) fn enter() -> Result<(), String> {
     apart::become_nobody();
     // After the change of user, which resets what this sets.
     sys::tie_to_parent().map_err(|errno| failed("prctl")(&errno))?;
-    for (limit, most) in [
+    let limits = [
         (Resource::RLIMIT_AS, MAPPED_BYTES),
         (Resource::RLIMIT_DATA, MEMORY_BYTES),
         (Resource::RLIMIT_CPU, CPU_SECONDS),
@@ -78,11 +78,8 @@ pub(super) fn enter() -> Result<(), String> {
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_MEMLOCK, 0),
-    ] {
-        // A lower limit, set by the host's parent, stays.
-        let hard = getrlimit(limit).map_or(most, |(_, hard)| hard.min(most));
-        setrlimit(limit, hard, hard).map_err(|errno| failed("setrlimit")(&errno))?;
-    }
+    ];
+    limits::lower(&limits).map_err(|errno| failed("setrlimit")(&errno))?;
     for set in [CapSet::Ambient, CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
         caps::clear(None, set).map_err(|error| failed("capset")(&error))?;
     }

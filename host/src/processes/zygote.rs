@@ -5,9 +5,10 @@
 //!       <-- its number, or its descriptor --/
 //! ```
 //!
-//! A worker is a child of the broker (`CLONE_PARENT`), which says how it ended. A loader is a child of the zygote: when it
-//! ends, nothing of it is left, also while its plugin runs. The zygote is this program itself, started with an argument that no person types: it holds nothing, has one thread, and what
-//! every child needs is made in it once. So a child begins in a fraction of the time of a program.
+//! A worker is a child of the broker (`CLONE_PARENT`), which says how it ended. A loader is a child of the zygote: when
+//! it ends, nothing of it is left, also while its plugin runs. The zygote is this program itself, started with an
+//! argument that no person types: it holds nothing, has one thread, and what every child needs is made in it once. So a
+//! child begins in a fraction of the time of a program.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -35,7 +36,7 @@ use crate::confine::FileOfOne;
 const ARGUMENT: &str = "--ks-host-zygote";
 
 /// Where libbpf takes a token from that delegates BPF to a user namespace. Nothing else of the environment is passed on.
-const TOKEN_PATH: &str = "LIBBPF_BPF_TOKEN_PATH";
+pub(crate) const TOKEN_PATH: &str = "LIBBPF_BPF_TOKEN_PATH";
 
 /// Bytes of an answer of a zygote.
 const ANSWER_BYTES: usize = 4;

@@ -3,12 +3,13 @@
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use nix::unistd::{SysconfVar, geteuid, sysconf};
+use nix::unistd::geteuid;
 
 use crate::apart;
 use crate::confine::{self, ConfineError, WorkerFilter};
 use crate::plugin::Limits;
 use crate::policy::{Limit, Policy};
+use crate::processes::limits::{self, page_bytes};
 
 /// Memory of a worker beside that of its plugin.
 const OWN_BYTES: u64 = 256 << 20;
@@ -25,7 +26,8 @@ pub(super) enum RightsError {
 /// Descriptors of a worker beside those of its plugin's events and maps.
 const OWN_DESCRIPTORS: u64 = 64;
 
-/// Pages of hardware events that a worker maps at most, to read them without a system call. It reads others with read(2).
+/// Pages of hardware events that a worker maps at most, to read them without a system call. It reads others with
+/// read(2).
 const EVENT_PAGES: u64 = 1024;
 
 /// Drops the rights of this process, for good: what it loads and runs then has memory and what is open. Returns the
@@ -60,7 +62,7 @@ pub(super) fn enter(filter: &WorkerFilter, policy: &Policy) -> Result<(), Rights
     // Whatever the broker has closed, no more of it stays open here.
     let descriptors = policy.limit(Limit::Descriptors);
     let pages = policy.limit(Limit::Attachments).min(EVENT_PAGES);
-    for (resource, most) in [
+    limits::lower(&[
         (Resource::RLIMIT_DATA, data),
         (Resource::RLIMIT_NOFILE, descriptors.saturating_add(OWN_DESCRIPTORS)),
         (Resource::RLIMIT_CORE, 0),
@@ -68,15 +70,6 @@ pub(super) fn enter(filter: &WorkerFilter, policy: &Policy) -> Result<(), Rights
         (Resource::RLIMIT_NPROC, 0),
         (Resource::RLIMIT_MEMLOCK, pages.saturating_mul(page_bytes())),
         (Resource::RLIMIT_MSGQUEUE, 0),
-    ] {
-        // A lower limit, set by the host's parent, stays.
-        let most = most.min(getrlimit(resource)?.1);
-        setrlimit(resource, most, most)?;
-    }
+    ])?;
     Ok(filter.install()?)
-}
-
-fn page_bytes() -> u64 {
-    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-    bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096)
 }

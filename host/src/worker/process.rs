@@ -59,7 +59,8 @@ impl WorkerProgram {
 #[derive(Debug)]
 pub(crate) struct PluginCode {
     memory: File,
-    start: Start,
+    /// The message that starts each of them.
+    start: Vec<u8>,
 }
 
 impl PluginCode {
@@ -79,7 +80,7 @@ impl PluginCode {
             lines: plugin.lines().iter().map(ks_wit::lines::Lines::to_bytes).collect(),
             shared_bytes: plugin.shared_bytes().map(|bytes| bytes as u64),
         };
-        Ok(PluginCode { memory, start })
+        Ok(PluginCode { memory, start: encoded(&ToWorker::Start(start)) })
     }
 }
 
@@ -120,8 +121,7 @@ impl Worker {
             NoWorker::Plugin(PluginError::NoProcess(format!("`{}`: {error}", program.0.shown())))
         };
         let Forked { process, socket } = program.0.fork_worker().map_err(failed)?;
-        let start = encoded(&ToWorker::Start(code.start.clone()));
-        let ready = channel::send(socket.as_fd(), &start, Some(code.memory.as_fd()))
+        let ready = channel::send(socket.as_fd(), &code.start, Some(code.memory.as_fd()))
             .and_then(|()| receive(&*socket, MAX_READY_BYTES));
         match ready {
             Ok(FromWorker::Ready(Ready { functions, lists_tests })) => {

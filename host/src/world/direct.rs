@@ -189,9 +189,13 @@ impl Direct {
     pub(crate) fn take(&mut self, passed: PassedOn, descriptor: Option<OwnedFd>, host_bytes: &HostBytes) {
         match (passed, descriptor) {
             (PassedOn::Clock(()), _) => self.has_clock = true,
-            (PassedOn::Event(kernel_id), Some(event)) => self.groups.add(kernel_id, event),
-            (PassedOn::CpuEvents(()), Some(uevents)) => self.groups.watch_cpus(uevents),
-            (PassedOn::Group(PassedGroup { leader, state }), _) => self.groups.set(leader, state),
+            (PassedOn::Event(kernel_id), Some(descriptor)) => {
+                self.groups.take(Change::Event { kernel_id, descriptor });
+            }
+            (PassedOn::CpuEvents(()), Some(descriptor)) => self.groups.take(Change::CpuEvents { descriptor }),
+            (PassedOn::Group(PassedGroup { leader, state }), _) => {
+                self.groups.take(Change::Group { leader: AttachmentId::of(leader), state });
+            }
             (PassedOn::Attachment(PassedAttachment { handle, id }), _) => {
                 self.attachments.insert(handle, AttachmentId::of(id));
             }

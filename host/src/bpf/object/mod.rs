@@ -30,7 +30,7 @@ use super::loader::{
 };
 use super::look;
 use super::losses::{self, LossCounter};
-use super::map::{Map, MapShape, possible_cpus};
+use super::map::{Map, possible_cpus};
 use super::members;
 use super::occupant::OccupantFinder;
 use super::pid_namespace;
@@ -87,8 +87,8 @@ struct Loaded {
     /// Maps that plugins use, by name.
     maps: BTreeMap<String, Arc<Map>>,
     sections: Vec<SectionMap>,
-    /// Names of kernel structs (struct_ops) that can be registered.
-    structs: Vec<String>,
+    /// Whether the kernel structs (struct_ops) can be registered.
+    has_structs: bool,
     programs: Vec<LoadedProgram>,
     /// Names of all maps, in the object's order.
     map_names: Vec<String>,
@@ -97,19 +97,13 @@ struct Loaded {
 /// The map of a section of variables.
 #[derive(Debug)]
 struct SectionMap {
-    name: String,
-    shape: MapShape,
     map: Map,
     pages: Arc<SectionPages>,
 }
 
 impl SectionMap {
     fn is_of(&self, section: &str) -> bool {
-        is_section_map(self.name.as_bytes(), section)
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.map.descriptor()
+        is_section_map(self.map.name().as_bytes(), section)
     }
 }
 
@@ -123,18 +117,15 @@ impl Loaded {
         let mut loaded = Loaded {
             maps: BTreeMap::new(),
             sections: Vec::new(),
-            structs: Vec::new(),
+            has_structs: delivered.has_structs(),
             programs: delivered.programs,
             map_names,
         };
-        for map in delivered.maps {
-            let name = map.name.clone();
-            if map.is_struct() {
-                loaded.structs.push(name);
-            } else if is_data_map(name.as_bytes()) {
+        for map in delivered.maps.into_iter().filter(|map| !map.is_struct()) {
+            if is_data_map(map.name.as_bytes()) {
                 loaded.sections.extend(section_map(map, model)?);
             } else {
-                loaded.maps.insert(name, Arc::new(Map::of(map)?));
+                loaded.maps.insert(map.name.clone(), Arc::new(Map::of(map)?));
             }
         }
         Ok(loaded)
@@ -146,25 +137,24 @@ impl Loaded {
 
     /// All maps that another object can use, with their names.
     fn descriptors(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
-        let maps = self.maps.values().map(|map| (map.name(), map.descriptor()));
-        maps.chain(self.sections.iter().map(|map| (map.name.as_str(), map.descriptor())))
+        let of_sections = self.sections.iter().map(|section| &section.map);
+        self.maps.values().map(|map| &**map).chain(of_sections).map(|map| (map.name(), map.descriptor()))
     }
 }
 
 /// Maps the pages of a section; none if the object has no variables there.
 fn section_map(map: LoadedMap, model: &Model) -> Result<Option<SectionMap>, BpfError> {
-    let name = map.name.clone();
-    let section = model.data.iter().find(|section| is_section_map(name.as_bytes(), &section.name()));
+    let section = model.data.iter().find(|section| is_section_map(map.name.as_bytes(), &section.name()));
     let Some(section) = section else { return Ok(None) };
-    let (shape, map) = (map.shape, Map::of(map)?);
+    let map = Map::of(map)?;
     let is_writable = section.kind != DataKind::Rodata;
-    let pages = SectionPages::map(map.descriptor(), shape.value_size as usize, is_writable);
+    let pages = SectionPages::map(map.descriptor(), map.shape().value_size as usize, is_writable);
     let pages = pages.map_err(|errno| BpfError::Kernel {
-        tried: format!("show the variables of `{name}`"),
+        tried: format!("show the variables of `{}`", map.name()),
         call: "mmap",
         errno,
     })?;
-    Ok(Some(SectionMap { name, shape, map, pages: Arc::new(pages) }))
+    Ok(Some(SectionMap { map, pages: Arc::new(pages) }))
 }
 
 impl Object {
@@ -407,8 +397,7 @@ impl Object {
         let loader = self.loader.as_mut().ok_or(BpfError::NoObject)?;
         let delivered = load(loader, &self.admitted, order, &maps)?;
         if let Stage::Loaded(loaded) = &mut self.stage {
-            let structs = delivered.maps.iter().filter(|map| map.is_struct());
-            loaded.structs.extend(structs.map(|map| map.name.clone()));
+            loaded.has_structs |= delivered.has_structs();
             loaded.programs.extend(delivered.programs);
         }
         Ok(())
@@ -496,7 +485,7 @@ impl Object {
     fn load_structs(&mut self) -> Result<(), BpfError> {
         self.load_or(Selection::Structs)?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
-        if loaded.structs.is_empty() { self.load_more(Selection::Structs) } else { Ok(()) }
+        if loaded.has_structs { Ok(()) } else { self.load_more(Selection::Structs) }
     }
 
     /// Returns a map by name. Loads the object if necessary.

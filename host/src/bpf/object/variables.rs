@@ -98,7 +98,7 @@ impl Object {
     pub fn pages(&self, variable: &Variable) -> Option<Pages> {
         let Stage::Loaded(loaded) = &self.stage else { return None };
         let map = loaded.sections.iter().find(|map| map.is_of(&variable.section))?;
-        Pages::of(&map.name, map.shape, map.descriptor()).filter(|_| !variable.is_constant())
+        map.map.pages().filter(|_| !variable.is_constant())
     }
 
     /// Checks that a variable may be written at this stage.

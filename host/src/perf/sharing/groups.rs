@@ -15,6 +15,7 @@ use super::super::readable::{self, ReadableEvent};
 use super::super::reading::{Entries, GroupEntry, Reading, Snapshot};
 use super::super::scale::{Count, Tally};
 use super::super::sys::{self, Scope};
+use super::Change;
 use super::state::{CpuCheck, EventState, LocationState, SharedState};
 use crate::sorted::SortedMap;
 
@@ -127,21 +128,22 @@ impl SharedGroup {
 }
 
 impl SharedGroups {
-    /// Adds an event, by the kernel's id. It is read once the state of its group is known.
-    pub fn add(&mut self, kernel_id: u64, descriptor: OwnedFd) {
-        self.arrived.insert(kernel_id, descriptor);
-    }
-
-    /// Sets the file that tells whether CPUs have come or gone.
-    pub fn watch_cpus(&mut self, uevents: OwnedFd) {
-        self.uevents = Some(uevents.into());
+    /// Takes a change. An event is read once the state of its group is known.
+    pub fn take(&mut self, change: Change) {
+        match change {
+            Change::Event { kernel_id, descriptor } => {
+                self.arrived.insert(kernel_id, descriptor);
+            }
+            Change::CpuEvents { descriptor } => self.uevents = Some(descriptor.into()),
+            Change::Group { leader, state } => self.set(leader, state),
+        }
     }
 
     /// Sets the state of the group of this leader; none if only the broker reads it from now on. Events that are not
     /// among its own are closed.
-    pub fn set(&mut self, leader: u64, state: Option<SharedState>) {
+    fn set(&mut self, leader: AttachmentId, state: Option<SharedState>) {
         let mut known = BTreeMap::new();
-        let before = self.positions.get(AttachmentId::of(leader)).and_then(|at| self.groups[*at].take());
+        let before = self.positions.get(leader).and_then(|at| self.groups[*at].take());
         if let Some(SharedGroup { attachments, locations, .. }) = before {
             for id in attachments {
                 self.positions.remove(id);

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wasmtime::component::{Linker, Resource};
+use wasmtime::component::{ComponentNamedList, Linker, LinkerInstance, Lower, Resource};
 
 use super::super::bindings::kernelscript::host::types::{Error, Host as _};
 use super::super::direct::PassedOn;
@@ -244,6 +244,25 @@ pub(in super::super) fn serve(served: &mut Served<State>) {
     });
 }
 
+/// Substitutes a function of a ring whose answer a worker reads where it takes the records itself.
+fn answer_of_reader<R>(
+    linker: &mut LinkerInstance<'_, State>,
+    numbers: &Numbers,
+    function: &'static str,
+    read: fn(&Reader) -> R,
+) -> wasmtime::Result<()>
+where
+    R: Wire + Lower + Send + Sync + 'static,
+    (R,): ComponentNamedList + Lower,
+{
+    let Some(number) = numbers.get(&format!("ring.{function}")).copied() else { return Ok(()) };
+    linker.func_wrap(function, move |mut store, params: (Resource<RingHandle>,)| {
+        let state = store.data_mut().called();
+        let answer = state.direct.rings.buffer(&params.0).map(read);
+        state.or_ask_broker(answer, number, &params)
+    })
+}
+
 /// Substitutes the functions of rings that a worker answers itself.
 ///
 /// # Errors
@@ -265,21 +284,8 @@ pub(in super::super) fn add_to_linker_of_worker(
             }
         })?;
     }
-    type This = (Resource<RingHandle>,);
-    if let Some(number) = number("[method]ring.size") {
-        ring.func_wrap("[method]ring.size", move |mut store, params: This| {
-            let state = store.data_mut().called();
-            let size = state.direct.rings.buffer(&params.0).map(Reader::size);
-            state.or_ask_broker(size, number, &params)
-        })?;
-    }
-    if let Some(number) = number("[method]ring.waiting") {
-        ring.func_wrap("[method]ring.waiting", move |mut store, params: This| {
-            let state = store.data_mut().called();
-            let waiting = state.direct.rings.buffer(&params.0).map(Reader::waiting);
-            state.or_ask_broker(waiting, number, &params)
-        })?;
-    }
+    answer_of_reader(&mut ring, numbers, "[method]ring.size", Reader::size)?;
+    answer_of_reader(&mut ring, numbers, "[method]ring.waiting", Reader::waiting)?;
     if let Some(number) = number("[method]batch.put-back") {
         type Batch = (Resource<BatchHandle>, Vec<u8>);
         ring.func_wrap("[method]batch.put-back", move |mut store, params: Batch| {

@@ -5,7 +5,9 @@ mod others;
 mod programs;
 mod shared;
 
-use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};
+use ks_host::perf::{
+    AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, Snapshot, State,
+};
 use ks_pmu_tests::{INSNS_PER_ITERATION, is_emulated, iterate};
 
 /// Whether an arm64 kernel lets user code read counters.
@@ -287,24 +289,44 @@ fn system_calls(what: impl FnOnce()) -> u64 {
     attachments.read(id).unwrap().raw - before - 1
 }
 
-/// Counts with a group. A user-space reading lies between the kernel's readings before and after it, in
-/// counts and times.
-fn check_user_reads() -> u64 {
-    let mut attachments = Attachments::new();
-    let cycles = attachments.open(&Event::named("cpu_cycles").unwrap(), &user(), None, None).unwrap();
-    let member = attachments.open(&instructions(), &user(), Some(cycles), None).unwrap();
+/// Reads a group that counts the calling thread.
+trait GroupReader {
+    /// Has the group of this leader reset. Returns the number of read(2) calls that it takes here.
+    fn reset(&mut self, leader: AttachmentId) -> u64;
+    /// Reads the group of this attachment by the kernel.
+    fn snapshot(&mut self, id: AttachmentId) -> Snapshot;
+    fn read(&mut self, id: AttachmentId) -> Reading;
+}
+
+impl GroupReader for Attachments {
+    fn reset(&mut self, leader: AttachmentId) -> u64 {
+        Attachments::reset(self, leader).unwrap();
+        1
+    }
+
+    fn snapshot(&mut self, id: AttachmentId) -> Snapshot {
+        Attachments::snapshot(self, id).unwrap()
+    }
+
+    fn read(&mut self, id: AttachmentId) -> Reading {
+        Attachments::read(self, id).unwrap()
+    }
+}
+
+/// Reads a leader and a member. A user-space reading lies between the kernel's readings before and after it, in counts
+/// and times. Returns the number of read(2) calls of 40 readings.
+fn check_readings(reader: &mut impl GroupReader, ids: [AttachmentId; 2]) -> u64 {
     let mut of_kernel = 0;
     let calls = system_calls(|| {
         for iteration in 0..20 {
             if iteration == 10 {
-                attachments.reset(cycles).unwrap();
-                of_kernel += 1;
+                of_kernel += reader.reset(ids[0]);
             }
             iterate(10_000);
-            for (own, id) in [cycles, member].into_iter().enumerate() {
-                let before = attachments.snapshot(id).unwrap();
-                let reading = attachments.read(id).unwrap();
-                let after = attachments.snapshot(id).unwrap();
+            for (own, id) in ids.into_iter().enumerate() {
+                let before = reader.snapshot(id);
+                let reading = reader.read(id);
+                let after = reader.snapshot(id);
                 of_kernel += 2;
                 let between = before.entries[own].raw..=after.entries[own].raw;
                 assert!(between.contains(&reading.raw), "{between:?} {reading:?}");
@@ -317,28 +339,49 @@ fn check_user_reads() -> u64 {
     calls - of_kernel
 }
 
+/// Opens a leader that counts cycles, and a member that counts instructions.
+fn open_group(attachments: &mut Attachments) -> [AttachmentId; 2] {
+    let cycles = attachments.open(&Event::named("cpu_cycles").unwrap(), &user(), None, None).unwrap();
+    [cycles, attachments.open(&instructions(), &user(), Some(cycles), None).unwrap()]
+}
+
+/// Checks the number of read(2) calls of 40 readings; `where_allowed` follows while the kernel lets user code read.
+///
 /// arm64 kernels let user code read counters only if configured so, x86-64 kernels unless configured
 /// otherwise.
-#[test]
-fn counters_are_read_without_the_kernel_where_it_allows_it() {
+fn check_calls(of_readings: fn() -> u64, where_allowed: fn()) {
     if !has_pmu() {
         return;
     }
     if !is_emulated() {
         // The numbers are right whether the kernel allows it or not.
-        assert!(check_user_reads() <= 40);
+        assert!(of_readings() <= 40);
         return;
     }
     std::fs::write(USER_ACCESS, "0").unwrap();
-    assert_eq!(check_user_reads(), 40, "the kernel reads");
+    assert_eq!(of_readings(), 40, "the kernel reads");
     std::fs::write(USER_ACCESS, "1").unwrap();
-    assert_eq!(check_user_reads(), 0, "the registers are read");
-    // On another thread the readings would be those of another task.
+    assert_eq!(of_readings(), 0, "the registers are read");
+    where_allowed();
+    std::fs::write(USER_ACCESS, "0").unwrap();
+}
+
+#[test]
+fn counters_are_read_without_the_kernel_where_it_allows_it() {
+    let of_readings = || {
+        let mut attachments = Attachments::new();
+        let group = open_group(&mut attachments);
+        check_readings(&mut attachments, group)
+    };
+    check_calls(of_readings, read_on_another_thread);
+}
+
+/// On another thread the readings would be those of another task.
+fn read_on_another_thread() {
     let mut attachments = Attachments::new();
     let id = attachments.open(&instructions(), &user(), None, None).unwrap();
     std::thread::scope(|scope| {
         let elsewhere = scope.spawn(|| system_calls(|| assert!(attachments.read(id).is_ok())));
         assert_eq!(elsewhere.join().unwrap(), 1);
     });
-    std::fs::write(USER_ACCESS, "0").unwrap();
 }
