@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use ks_host_macros::Wire;
+use wasmtime::component::Resource;
 
 use super::maps::MapHandle;
 use super::ring::worker::WorkerRings;
@@ -21,7 +22,7 @@ use crate::perf::{AttachmentId, Change, Reading, SharedGroups, SharedState, Snap
 use crate::sorted::SortedMap;
 
 /// Functions of maps that a worker answers itself, if it has the map.
-const OF_MAPS: [&str; 13] = [
+const OF_MAPS: [&str; 14] = [
     "maps.[method]bpf-map.info",
     "maps.[method]bpf-map.lookup",
     "maps.[method]bpf-map.lookup-locked",
@@ -35,7 +36,11 @@ const OF_MAPS: [&str; 13] = [
     "maps.[method]bpf-map.contains",
     "maps.[method]bpf-map.count",
     "maps.[method]bpf-map.clear",
+    "maps.[method]bpf-map.iterate",
 ];
+
+/// The function of a cursor, which a worker answers itself if it has made the cursor.
+const OF_CURSOR: &str = "maps.[method]cursor.next";
 
 /// Bytes of an entry's value, at most, in maps that are passed on: a worker has little memory beside its plugin's.
 const MOST_VALUE_BYTES: u64 = 1 << 20;
@@ -46,6 +51,19 @@ const OF_CLOCK: [&str; 3] = ["clock.now", "clock.boottime", "clock.wall-clock"];
 /// Attachments that a worker reads in one call. The broker charges memory for more.
 const MOST_READ: usize = 4096;
 
+/// Marks handles that a worker has made itself. No table of a broker has so many.
+const OWN: u32 = 1 << 31;
+
+/// Returns the handle in a worker's own table that a plugin's handle denotes; none if the broker has made it.
+pub(super) fn own_handle(handle: u32) -> Option<u32> {
+    (handle & OWN != 0).then_some(handle & !OWN)
+}
+
+/// Returns the handle in the table of this process that a plugin's handle denotes.
+pub(super) fn in_table<T: 'static>(handle: &Resource<T>) -> Resource<T> {
+    Resource::new_borrow(handle.rep() & !OWN)
+}
+
 /// Whether a worker answers a call itself, given the handle that its arguments begin with.
 type IsDirect = fn(&Direct, Option<u32>) -> bool;
 
@@ -55,6 +73,7 @@ pub(super) fn answered_here(function: &str) -> Option<IsDirect> {
         _ if OF_MAPS.contains(&function) => {
             Some(|direct, handle| handle.is_some_and(|handle| direct.map(handle).is_some()))
         }
+        OF_CURSOR => Some(|_, handle| handle.and_then(own_handle).is_some()),
         _ if OF_CLOCK.contains(&function) => Some(|direct, _| direct.has_clock),
         _ => None,
     }
@@ -151,6 +170,11 @@ impl State {
         let passed =
             PassedMap { handle, name: map.name().to_owned(), shape: map.shape(), slots: map.slots() as u64 };
         self.waiting.push(PassedOn::Map(passed), Some(descriptor));
+    }
+
+    /// Returns the handle that the plugin gets for one in the table of this process.
+    pub(super) fn for_plugin<T: 'static>(&self, made: Resource<T>) -> Resource<T> {
+        if self.broker.is_some() { Resource::new_own(made.rep() | OWN) } else { made }
     }
 
     /// Returns what has to be passed on before the worker goes on.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower, Resource, ResourceType};
 use wasmtime::{AsContextMut as _, StoreContextMut};
 
-use super::direct::answered_here;
+use super::direct::{answered_here, own_handle};
 use super::served::{Number, Served, When};
 use super::state::State;
 use super::value::{Handles, Recorded as _, RecordedList};
@@ -44,9 +44,6 @@ const OF_THE_FILE: &str = "layouts";
 
 /// The function before which a worker stops the counters that it has.
 const DISABLE: &str = "perf.[method]attachment.disable";
-
-/// The end of a batch of records, which a worker may have returned itself.
-const BATCH_DROP: &str = "ring.[resource-drop]batch";
 
 /// Whether a function has no result and is one for whose end a worker does not wait: text, and what options say before
 /// they are used.
@@ -294,7 +291,6 @@ impl<T: 'static> LinkerInstance<'_, T> {
             }
         };
         let function = format!("{}.[resource-drop]{name}", self.interface);
-        let is_batch = function == BATCH_DROP;
         match &mut self.to {
             InstanceDestination::Served(served) => {
                 if self.imported.contains(&self.interface) {
@@ -312,15 +308,18 @@ impl<T: 'static> LinkerInstance<'_, T> {
                         state(store.data_mut()).tell_broker(number, When::WithNext, |call| own.put(call))
                     })
                 }
-                Answers::Broker => inner.resource(name, ty, move |mut store, own| {
-                    let host = state(store.data_mut());
-                    if is_batch && host.drop_own_batch(own)? {
-                        return Ok(());
-                    }
-                    host.direct.forget(own);
-                    let answer = host.ask_broker(number, |call| own.put(call))?;
-                    Ok(wire::read(&answer)?)
-                }),
+                Answers::Broker => {
+                    let drop = drop(function);
+                    inner.resource(name, ty, move |mut store, handle| {
+                        if let Some(own) = own_handle(handle) {
+                            return drop(store, own);
+                        }
+                        let host = state(store.data_mut());
+                        host.direct.forget(handle);
+                        let answer = host.ask_broker(number, |call| handle.put(call))?;
+                        Ok(wire::read(&answer)?)
+                    })
+                }
                 _ => inner.resource(name, ty, drop(function)),
             },
         }

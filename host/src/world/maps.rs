@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::bindings::kernelscript::host::maps::{Host, HostBpfMap, HostCursor, MapInfo, UpdateMode};
-use super::direct::PassedOn;
+use super::direct::{PassedOn, in_table};
 use super::error::{HostError, check_length};
 use super::state::State;
 use crate::bpf::{self, BpfError, Cursor, CursorContent, Map, MapSize};
@@ -213,7 +213,8 @@ impl HostBpfMap for State {
         let content = if values { CursorContent::KeysAndValues } else { CursorContent::Keys };
         let cursor = Cursor::new(map, content, &self.host_bytes)?;
         let kept = self.host_bytes.keep(cursor, 0)?;
-        Ok(self.table.push(CursorHandle(kept))?)
+        let cursor = self.table.push(CursorHandle(kept))?;
+        Ok(self.for_plugin(cursor))
     }
 
     fn count(&mut self, this: Resource<MapHandle>) -> Result<u32, HostError> {
@@ -233,7 +234,7 @@ impl HostBpfMap for State {
 
 impl HostCursor for State {
     fn next(&mut self, this: Resource<CursorHandle>, most: u32) -> Result<Vec<u8>, HostError> {
-        Ok(self.table.get_mut(&this)?.0.next(most as usize)?)
+        Ok(self.table.get_mut(&in_table(&this))?.0.next(most as usize)?)
     }
 
     fn drop(&mut self, this: Resource<CursorHandle>) -> wasmtime::Result<()> {

@@ -126,6 +126,34 @@ fn root_readings_of_cpus_take_no_message() {
     }
 }
 
+/// Neither writes anything to walk over a map, to its end or not, or to count and clear its entries.
+#[test]
+fn root_walks_over_maps_take_no_message() {
+    let script = "var table : hash<u32, u64>(4096)
+        @perf_event
+        fn keep(ctx: *bpf_perf_event_data) -> i32 { table[1] = 1  return 0 }
+        fn main() -> i32 {
+            var writes = attach(perf_options { event: tracepoint(\"syscalls/sys_enter_write\"), pid: 0, cpu: -1 })
+            if (writes == null || load(keep) == null) { return 1 }
+            for (i in 0..4000) { table[i] = 1 }
+            var met : u64 = 0
+            var before = read(writes).raw
+            for (turn in 0..10) {
+                for (key, value in table) { met += value }
+                for (key, value in table) { met += value  break }
+            }
+            var written = read(writes).raw - before
+            for (key, value in table) { delete table[key] }
+            var left : u64 = 0
+            for (key, value in table) { left += value }
+            print(\"{} {} {} {}\", written, met, left, read(writes).raw - before)
+            return 0
+        }";
+    for outcome in in_both_forms("kswalks", script, &[]) {
+        assert_eq!(outcome.stdout, "0 40010 0 0\n");
+    }
+}
+
 /// A ring buffer that is full of records takes no message for each batch: one to ask whether the plugin is to stop, and
 /// one more each 10 ms.
 #[test]

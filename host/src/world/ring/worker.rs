@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use wasmtime::component::{ComponentNamedList, Linker, LinkerInstance, Lower, Resource};
 
 use super::super::bindings::kernelscript::host::types::{Error, Host as _};
-use super::super::direct::PassedOn;
+use super::super::direct::{PassedOn, in_table, own_handle};
 use super::super::error::HostError;
 use super::super::linker::Numbers;
 use super::super::served::{Number, Served};
@@ -29,9 +29,6 @@ use super::readers::{Reader, Rings, Source};
 use super::{BatchHandle, Entries, MAX_POLLED, RingHandle, not_waited};
 use crate::bpf::Ring;
 use crate::host_bytes::HostBytes;
-
-/// Marks handles of batches that a worker has returned itself. No table of a broker has so many.
-const OWN_BATCH: u32 = 1 << 31;
 
 /// How long a worker takes records without asking whether its plugin is to stop.
 const LOOK: Duration = Duration::from_millis(10);
@@ -159,7 +156,7 @@ impl State {
         match self.take_in_worker(rings, &names, *timeout, *most as usize) {
             Ok((entries, given)) => {
                 self.table.get_mut(&batch)?.give(given);
-                Ok((Resource::new_own(batch.rep() | OWN_BATCH), entries))
+                Ok((self.for_plugin(batch), entries))
             }
             Err(error) => {
                 self.table.delete(batch)?;
@@ -198,20 +195,11 @@ impl State {
         batch: &Resource<BatchHandle>,
         records: &[u8],
     ) -> Option<Result<(), HostError>> {
-        let own = own_batch(batch.rep())?;
-        Some(match self.table.get_mut(&own) {
+        own_handle(batch.rep())?;
+        Some(match self.table.get_mut(&in_table(batch)) {
             Ok(BatchHandle { given }) => self.direct.rings.rings.put_back(given, records, &self.host_bytes),
             Err(error) => Err(error.into()),
         })
-    }
-
-    /// Ends a batch that this worker has returned. Returns false if the broker has.
-    ///
-    /// # Errors
-    /// A trap for a batch that has ended.
-    pub(in super::super) fn drop_own_batch(&mut self, batch: u32) -> wasmtime::Result<bool> {
-        let Some(own) = own_batch(batch) else { return Ok(false) };
-        self.batch_drop(own).map(|()| true)
     }
 
     /// Answers a call of a worker, or has the broker answer it.
@@ -226,11 +214,6 @@ impl State {
             None => Ok(wire::read(&self.ask_broker(number, |call| params.put(call))?)?),
         }
     }
-}
-
-/// Returns the batch in this worker's table that a handle denotes.
-fn own_batch(handle: u32) -> Option<Resource<BatchHandle>> {
-    (handle & OWN_BATCH != 0).then(|| Resource::new_own(handle & !OWN_BATCH))
 }
 
 /// Adds what a worker asks for to poll rings.
