@@ -49,7 +49,7 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && c
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
 .PHONY: all dist run test quick check tables halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
-	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
+	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-dist bench-docs bench-compare packages test-packages test-programs \
 	guest-tools clean
 
 all: packages
@@ -189,6 +189,12 @@ bench: packages
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
 	$(CARGO) bench --workspace $(BENCHES) --bench kernel_half
 	@$(CARGO) bench -q --workspace --bench summary
+
+# The reads and the start of what is given to others (`make dist`), beside C: a quarter of an hour to build.
+bench-dist: dist
+	@scripts/packages clang libbpf bpftool
+	$(CARGO) build --profile dist -p ks-benches --bin bench-libbpf
+	$(CARGO) bench --profile dist -p ks-benches --bench perf_read --bench startup
 
 # The figures of the last `make bench`, and their picture, for docs/performance.md.
 bench-docs:
