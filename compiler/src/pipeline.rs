@@ -219,7 +219,7 @@ impl Target {
 
     fn machine(self, arch: Arch) -> Machine {
         let Target { cpu, kernel, checks, listings, .. } = self;
-        Machine { arch, cpu, kernel, checks, listings }
+        Machine { cpu, kernel, checks, listings, ..arch.into() }
     }
 }
 

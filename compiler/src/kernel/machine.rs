@@ -69,6 +69,19 @@ pub enum Listings {
     None,
 }
 
+/// Where helpers that take pointers are inlined before anything is known of their code. What a program does is the
+/// same either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Inlining {
+    /// At every call.
+    Always,
+    /// At every call, unless that multiplies much code.
+    #[default]
+    ByCost,
+    /// At their only call.
+    Once,
+}
+
 /// The target machine of the kernel half, and how to compile for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
@@ -82,6 +95,8 @@ pub struct Machine {
     pub checks: Checks,
     /// The listings to produce besides the object.
     pub listings: Listings,
+    /// Where helpers that take pointers are inlined.
+    pub inlining: Inlining,
 }
 
 impl From<Arch> for Machine {
@@ -92,6 +107,7 @@ impl From<Arch> for Machine {
             kernel: None,
             checks: Checks::default(),
             listings: Listings::default(),
+            inlining: Inlining::default(),
         }
     }
 }

@@ -24,7 +24,7 @@ mod strategies;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use crate::kernel_version::KernelVersion;
-pub use machine::{Checks, Cpu, Listings, Machine};
+pub use machine::{Checks, Cpu, Inlining, Listings, Machine};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
 pub use lower::{MAX_HELD, held_pointers};

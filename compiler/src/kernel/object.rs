@@ -15,7 +15,7 @@ use ks_wit::section::Arch;
 use super::emit::{MachineCode, Symbols};
 use super::isel::{Symbol, Target};
 use super::mir::core::{CoreField, CoreQuestion};
-use super::mir::{self, Count, Kfunc, MapSymbol};
+use super::mir::{self, Count, FunctionOrigin, Kfunc, MapSymbol};
 use super::section;
 use crate::bpf::{
     self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, LabelError, MapRef, disasm,
@@ -108,10 +108,10 @@ impl<'a> Assembly<'a> {
     fn declare(&mut self, declared: &mir::MirFunction, program: &mir::Program) {
         let id = declared.id;
         let Some(function) = self.hir.functions.get(id) else {
-            return if program.loops.callbacks.contains(&id) {
-                self.declare_callback(declared)
-            } else {
-                self.declare_body(declared, program)
+            return match declared.origin {
+                FunctionOrigin::Callback => self.declare_callback(declared),
+                FunctionOrigin::Specialization(helper) => self.declare_specialization(declared, helper),
+                FunctionOrigin::Body | FunctionOrigin::Script => self.declare_body(declared, program),
             };
         };
         if self.declare_timer(declared) {
@@ -141,6 +141,32 @@ impl<'a> Assembly<'a> {
         self.symbols.insert(id, name.clone());
         let decl = FunctionDecl { name, section, linkage, proto };
         self.functions.insert(id, self.builder.declare_function(decl));
+    }
+
+    /// Declares a helper of the script for pointers of certain kinds: what is passed of a pointer are numbers
+    /// and addresses.
+    fn declare_specialization(&mut self, declared: &mir::MirFunction, helper: FuncId) {
+        let function = &self.hir.functions[helper];
+        let mut params = Vec::with_capacity(declared.params.len());
+        for (name, value) in declared.params.iter().zip(&declared.blocks[declared.entry()].params) {
+            params.push((
+                name.as_str(),
+                match declared.values[*value] {
+                    mir::Type::I32 => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
+                    mir::Type::I64 => self.builder.btf().int("u64", 8, IntEncoding::Unsigned),
+                    mir::Type::Ptr(_) => self.param_type(function, name),
+                },
+            ));
+        }
+        let result = match declared.ret {
+            mir::Type::I64 => self.builder.btf().int("u64", 8, IntEncoding::Unsigned),
+            _ => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
+        };
+        let proto = self.builder.btf().func_proto(result, &params);
+        let name = self.unused_name(&declared.name);
+        self.symbols.insert(declared.id, name.clone());
+        let decl = FunctionDecl { name, section: CodeSection::Text, linkage: FuncLinkage::Static, proto };
+        self.functions.insert(declared.id, self.builder.declare_function(decl));
     }
 
     /// The BTF type of a helper's parameter. Aggregates and hidden parameters are passed by address.

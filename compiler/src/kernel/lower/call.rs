@@ -43,7 +43,7 @@ impl Lowerer<'_> {
         }
         let returns_aggregate = !self.is_scalar(source.ret);
         let may_fail = self.may_fail(id);
-        let uses_scratch = self.program.uses_scratch(id);
+        let uses_scratch = self.program.uses_scratch(self.builder.id());
         let mut params = Vec::new();
         if returns_aggregate {
             params.push(("__result", Type::Ptr(Origin::Memory)));
@@ -54,7 +54,8 @@ impl Lowerer<'_> {
         if uses_scratch {
             params.push(("__scratch", Type::Ptr(Origin::Entry)));
         }
-        for local in &source.params {
+        let specialization = self.specialization.clone();
+        for local in source.params.iter().filter(|_| specialization.is_none()) {
             let local = &source.locals[*local];
             params.push((&local.name, self.parameter_type(local)?));
         }
@@ -70,17 +71,23 @@ impl Lowerer<'_> {
         if uses_scratch && let Some(pointer) = values.next() {
             self.scratch = Some(scratch::Base { pointer, before: None });
         }
-        for (local, value) in source.params.iter().zip(values) {
-            if self.is_context(source.locals[*local].ty) {
-                self.given_context = Some(value);
-            }
-            self.bind_parameter(*local, value)?;
-            self.find_context(*local, value);
+        if let Some(specialization) = specialization {
+            return self.specialized_parameters(&specialization);
         }
+        source.params.iter().zip(values).try_for_each(|(local, value)| self.bind_value(*local, value))
+    }
+
+    /// Binds a parameter that is no pointer.
+    pub(super) fn bind_value(&mut self, local: hir::LocalId, value: Value) -> Lower<()> {
+        if self.is_context(self.active.source.locals[local].ty) {
+            self.given_context = Some(value);
+        }
+        self.bind_parameter(local, value)?;
+        self.find_context(local, value);
         Ok(())
     }
 
-    fn parameter_type(&self, local: &hir::Local) -> Lower<Type> {
+    pub(super) fn parameter_type(&self, local: &hir::Local) -> Lower<Type> {
         if self.is_scalar(local.ty) {
             self.scalar_type(local.ty, local.span)
         } else {
@@ -122,8 +129,32 @@ impl Lowerer<'_> {
 
     pub(super) fn call_with(&mut self, func: FuncId, args: &[Argument], sink: Sink, span: Span) -> Lower<()> {
         if self.program.inlined.contains(&func) {
-            return self.inline(func, args, sink, span);
+            return match self.specialization(func, args) {
+                Some(one) => self.call_specialized(&one, args, sink, span),
+                None => self.inline(func, args, sink, span),
+            };
         }
+        let mut given = Vec::with_capacity(args.len());
+        for arg in args {
+            given.push(match arg {
+                Argument::Value(value) | Argument::Object(value, _) => *value,
+                Argument::Memory(addr) => self.pointer(*addr),
+                Argument::Pointer(_) => return impossible(span, "a pointer here"),
+            });
+        }
+        self.call_function(func, func, given, sink, span)
+    }
+
+    /// Calls the function that a helper of the script became, with what is given to it behind the hidden
+    /// parameters.
+    pub(super) fn call_function(
+        &mut self,
+        callee: FuncId,
+        func: FuncId,
+        given: Vec<Value>,
+        sink: Sink,
+        span: Span,
+    ) -> Lower<()> {
         let ret = self.hir.functions[func].ret;
         let mut values = Vec::new();
         let result_memory = match sink {
@@ -134,18 +165,12 @@ impl Lowerer<'_> {
         values.extend(result_memory.map(|to| self.pointer(to)));
         let status = self.may_fail(func).then(|| self.clear_status());
         values.extend(status);
-        if self.program.uses_scratch(func) {
+        if self.program.uses_scratch(callee) {
             values.extend(self.scratch.map(|scratch| scratch.pointer));
         }
-        for arg in args {
-            values.push(match arg {
-                Argument::Value(value) | Argument::Object(value, _) => *value,
-                Argument::Memory(addr) => self.pointer(*addr),
-                Argument::Pointer(_) => return impossible(span, "a pointer here"),
-            });
-        }
+        values.extend(given);
         let ty = self.types().scalar(ret).map_or(Type::I32, int_type);
-        let result = self.builder.call(ty, Callee::Function(func), values);
+        let result = self.builder.call(ty, Callee::Function(callee), values);
         if let Some(status) = status {
             self.look_at_status(status, func);
         }

@@ -240,16 +240,17 @@ impl Lowerer<'_> {
 
     /// The programs that the MIR function belongs to: itself, or all programs that call the helper.
     pub(super) fn programs_here(&self) -> Vec<&crate::hir::HirFunction> {
-        let here = self.builder.id();
+        let here = self.within();
+        let is_helper = Self::program_kind(self.hir.functions[here].kind).is_none();
         let programs = self.hir.functions.ids().filter(|id| self.hir.is_entry(*id));
-        let reaches = |id: &FuncId| *id == here || self.kind.is_none() && reaches(self.hir, *id, here);
+        let reaches = |id: &FuncId| *id == here || is_helper && reaches(self.hir, *id, here);
         programs.filter(reaches).map(|id| &self.hir.functions[id]).collect()
     }
 
     /// Refuses a write to a packet where the kernel only permits reads.
     pub(super) fn check_writable(&self, prepared: &Prepared, span: Span) -> Lower<()> {
         let Root::Pointer(pointer, _) = prepared.root else { return Ok(()) };
-        match self.kind {
+        match Self::program_kind(self.hir.functions[self.within()].kind) {
             Some(ProgramKind::Cgroup | ProgramKind::SocketFilter) if self.may_be_packet(pointer) => {
                 Err(Box::new(
                     Diagnostic::error(612, span, "the packet cannot be written here")
@@ -294,7 +295,7 @@ impl Lowerer<'_> {
     /// Whether the kernel requires the program to allow everything. Source: kernel/bpf/verifier.c,
     /// `check_return_code`, v6.12.
     fn must_allow(&self) -> bool {
-        let Target::Name(hook) = &self.hir.functions[self.builder.id()].target else { return false };
+        let Target::Name(hook) = &self.hir.functions[self.within()].target else { return false };
         ["recvmsg", "getpeername", "getsockname"].iter().any(|one| hook.starts_with(one))
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::activation::{Activation, Exit, Outside};
 use super::call::Argument;
 use super::memory::{Addr, Base};
-use super::pointer::PointerHome;
+use super::pointer::{Pointer, PointerHome};
 use super::sink::Sink;
 use super::{Home, Lower, Lowerer};
 use crate::hir::visit::{self, Visitor};
@@ -20,14 +20,23 @@ use crate::source::Span;
 use crate::split::Split;
 use crate::types::{TypeId, TypeKind, Types};
 
-/// The functions that are only inlined and have no code of their own.
+/// Whether a value of the type is a pointer, other than a context.
+pub(super) fn is_pointer(types: &Types, ty: TypeId) -> bool {
+    matches!(types.kind(ty), TypeKind::Ptr(_)) && !types.is_context_pointer(ty)
+}
+
+/// Whether a value of the type can be an argument of a function: it is no function, and holds no pointers.
+pub(super) fn can_be_passed(types: &Types, ty: TypeId) -> bool {
+    match types.kind(ty) {
+        TypeKind::Fn(..) => false,
+        TypeKind::Struct(_) | TypeKind::Array(..) => !holds_pointer(types, ty),
+        _ => true,
+    }
+}
+
+/// The functions that have no code of their own: they are inlined, or specialized (`specialize`).
 pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
-    let needs_inlining = |ty: TypeId| match hir.types.kind(ty) {
-        TypeKind::Ptr(_) => !hir.types.is_context_pointer(ty),
-        TypeKind::Fn(..) => true,
-        TypeKind::Struct(_) | TypeKind::Array(..) => holds_pointer(&hir.types, ty),
-        _ => false,
-    };
+    let needs_inlining = |ty: TypeId| is_pointer(&hir.types, ty) || !can_be_passed(&hir.types, ty);
     let is_inlined = |id: &FuncId| {
         let function = &hir.functions[*id];
         let params = function.params.iter().map(|param| function.locals[*param].ty);
@@ -153,12 +162,7 @@ impl Lowerer<'_> {
     fn bind_argument(&mut self, id: LocalId, argument: Argument, span: Span) -> Lower<()> {
         let bytes = self.size(self.active.source.locals[id].ty, span)?;
         match argument {
-            Argument::Pointer(pointer) => {
-                let home = self.declare(id)?;
-                self.set_pointer_local(id, home, pointer, span)?;
-                self.set_present(home, true);
-                Ok(())
-            }
+            Argument::Pointer(pointer) => self.bind_pointer(id, pointer, span),
             Argument::Value(value) => self.bind_parameter(id, value),
             Argument::Object(value, object) => {
                 self.keep_object(id, object);
@@ -177,6 +181,14 @@ impl Lowerer<'_> {
                 self.bind_parameter(id, pointer)
             }
         }
+    }
+
+    /// Sets a parameter of a pointer type.
+    pub(super) fn bind_pointer(&mut self, id: LocalId, pointer: Pointer, span: Span) -> Lower<()> {
+        let home = self.declare(id)?;
+        self.set_pointer_local(id, home, pointer, span)?;
+        self.set_present(home, true);
+        Ok(())
     }
 
     /// The home of a pointer local before its first assignment.

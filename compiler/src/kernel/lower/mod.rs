@@ -42,6 +42,7 @@ mod queue;
 mod ring;
 mod scratch;
 mod sink;
+mod specialize;
 mod stmt;
 mod storage;
 mod strings;
@@ -51,18 +52,20 @@ mod values;
 
 pub use pointer::{MAX_HELD, held_pointers};
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::machine::Machine;
 use super::mir::builder::{Builder, Variable};
-use super::mir::{self, Origin, Type, Value};
-use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
+use super::mir::{self, FunctionOrigin, Origin, Type, Value};
+use super::scratch::{Base as ScratchBase, Plan, callees, move_slots, release};
 use crate::bpf::{changes_packet, needs_stack};
 use crate::builtins::context_members::ContextStruct;
 use crate::defect;
 use crate::diag::Diagnostic;
 use crate::hir::{ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, ProgramKind, Target};
-use crate::index::IndexVec;
+use crate::index::{Id, IndexVec};
 use crate::source::Span;
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
@@ -71,6 +74,7 @@ use errors::Status;
 use memory::Base;
 use pointer::{PointerHome, Pointers, SeenKinds};
 use ring::Records;
+use specialize::{Shared, Specialization};
 
 /// The result of lowering: a diagnostic ends the lowering of its function.
 type Lower<T> = Result<T, Box<Diagnostic>>;
@@ -93,31 +97,26 @@ pub fn lower(
     machine: Machine,
     plan: Option<&Plan>,
 ) -> Result<mir::Program, Vec<Diagnostic>> {
+    let inlined = inline::inlined(hir, split);
     let program = Context {
+        shared: specialize::shared(hir, split, machine.inlining, |id| inlined.contains(&id)),
+        specializations: RefCell::default(),
         hir,
         machine,
         plan,
         faulting: loops::faulting_functions(hir, split),
         with_defers: defer::rewritten(hir, split),
-        inlined: inline::inlined(hir, split),
+        inlined,
         values: values::of(hir, split),
         arrays: tail::arrays(hir, split),
         prints: print::table(hir, split, None).1,
         needs_objects: needs_objects(hir, split),
     };
-    let mut functions = Vec::new();
-    let mut bases = BTreeMap::new();
-    let mut errors: Vec<Diagnostic> = Vec::new();
+    let mut output = Output::default();
     for id in split.kernel.iter().filter(|id| hir.is_entry(**id) || !program.inlined.contains(id)) {
-        defect::at(hir.functions[*id].span);
-        match Lowerer::function(&program, *id) {
-            Ok(Lowered { function, scratch }) => {
-                bases.extend(scratch.map(|base| (function.id, base)));
-                functions.push(function);
-            }
-            Err(diagnostic) => errors.push(*diagnostic),
-        }
+        output.lower(&program, Wanted::Function(*id));
     }
+    let Output { functions, bases, errors } = output;
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -126,8 +125,7 @@ pub fn lower(
     let mut lowered = mir::Program {
         functions,
         scratch_bytes: 0,
-        script_functions: hir.functions.len(),
-        bodies: 0,
+        next_id: FuncId::new(hir.functions.len() + program.specializations.borrow().len()),
         loops: mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() },
         arrays: program.arrays,
         packet_changers,
@@ -184,7 +182,65 @@ fn context_of(hir: &Hir, function: &HirFunction) -> Option<&'static str> {
     let context = types.find(|ty| hir.types.is_context_pointer(*ty))?;
     let TypeKind::Ptr(to) = hir.types.kind(context) else { return None };
     let TypeKind::Struct(id) = hir.types.kind(*to) else { return None };
-    CONTEXTS.iter().copied().find(|name| *name == hir.types.struct_def(*id).name)
+    passable_context(&hir.types.struct_def(*id).name)
+}
+
+fn passable_context(name: &str) -> Option<&'static str> {
+    CONTEXTS.iter().copied().find(|one| *one == name)
+}
+
+/// A function to be lowered.
+#[derive(Clone)]
+enum Wanted {
+    Function(FuncId),
+    Specialization(Rc<Specialization>),
+}
+
+impl Wanted {
+    /// The function of the script.
+    fn source(&self) -> FuncId {
+        match self {
+            Wanted::Function(id) => *id,
+            Wanted::Specialization(one) => one.helper,
+        }
+    }
+
+    /// The function in MIR.
+    fn id(&self) -> FuncId {
+        match self {
+            Wanted::Function(id) => *id,
+            Wanted::Specialization(one) => one.id,
+        }
+    }
+}
+
+/// The functions that were lowered, each after those that it calls.
+#[derive(Default)]
+struct Output {
+    functions: Vec<mir::MirFunction>,
+    /// Their scratch slots.
+    bases: BTreeMap<FuncId, ScratchBase>,
+    errors: Vec<Diagnostic>,
+}
+
+impl Output {
+    /// Lowers a function, and the specializations that it calls.
+    fn lower(&mut self, program: &Context<'_>, wanted: Wanted) {
+        defect::at(program.hir.functions[wanted.source()].span);
+        match Lowerer::function(program, &wanted) {
+            Ok(Lowered { function, scratch }) => {
+                for id in callees(&function) {
+                    let is_new = self.functions.iter().all(|one| one.id != id);
+                    if let Some(one) = program.specialization(id).filter(|_| is_new) {
+                        self.lower(program, Wanted::Specialization(one));
+                    }
+                }
+                self.bases.extend(scratch.map(|base| (function.id, base)));
+                self.functions.push(function);
+            }
+            Err(diagnostic) => self.errors.push(*diagnostic),
+        }
+    }
 }
 
 /// A lowered function, and its scratch slot if it has one.
@@ -204,6 +260,10 @@ struct Context<'a> {
     with_defers: BTreeMap<FuncId, HirFunction>,
     /// Functions that are inlined into their callers. Methods among them may also be programs.
     inlined: BTreeSet<FuncId>,
+    /// Those that are specialized instead, where that can be done.
+    shared: BTreeMap<FuncId, Shared>,
+    /// The specializations that calls asked for so far.
+    specializations: RefCell<Vec<Rc<Specialization>>>,
     /// Functions that are used as values, with their types.
     values: BTreeSet<(TypeId, FuncId)>,
     /// The targets of tail calls, grouped by the program array that holds them.
@@ -219,6 +279,11 @@ impl<'a> Context<'a> {
     /// The function as it is lowered: rewritten if it defers calls.
     fn function(&'a self, id: FuncId) -> &'a HirFunction {
         self.with_defers.get(&id).unwrap_or(&self.hir.functions[id])
+    }
+
+    /// The specialization that is this function in MIR.
+    fn specialization(&self, id: FuncId) -> Option<Rc<Specialization>> {
+        self.specializations.borrow().iter().find(|one| one.id == id).map(Rc::clone)
     }
 
     /// Whether a function takes the address of a scratch slot.
@@ -274,6 +339,8 @@ struct Lowerer<'a> {
     hir: &'a Hir,
     /// The function whose statements are being lowered.
     active: Activation<'a>,
+    /// What the MIR function is a specialization of.
+    specialization: Option<Rc<Specialization>>,
     builder: Builder,
     loops: Vec<loops::EnclosingLoop>,
     status: Status,
@@ -293,10 +360,10 @@ struct Lowerer<'a> {
 }
 
 impl<'a> Lowerer<'a> {
-    fn function(program: &'a Context<'a>, id: FuncId) -> Lower<Lowered> {
+    fn function(program: &'a Context<'a>, wanted: &Wanted) -> Lower<Lowered> {
         let mut known = FunctionFacts::default();
         loop {
-            let (function, found) = Self::with_known(program, id, &known)?;
+            let (function, found) = Self::with_known(program, wanted, &known)?;
             if found == known {
                 return Ok(function);
             }
@@ -306,20 +373,32 @@ impl<'a> Lowerer<'a> {
 
     fn with_known(
         program: &'a Context<'a>,
-        id: FuncId,
+        wanted: &Wanted,
         known: &FunctionFacts,
     ) -> Lower<(Lowered, FunctionFacts)> {
+        let id = wanted.source();
+        let specialization = match wanted {
+            Wanted::Function(_) => None,
+            Wanted::Specialization(one) => Some(Rc::clone(one)),
+        };
         let source = program.function(id);
         let is_program = program.hir.is_entry(id);
         let ret = program.hir.types.scalar(source.ret).map_or(Type::I32, int_type);
         let mut builder = Builder::new(mir::MirFunction {
-            id,
-            name: source.name.clone(),
+            id: wanted.id(),
+            origin: match wanted {
+                Wanted::Function(_) => FunctionOrigin::Script,
+                Wanted::Specialization(one) => FunctionOrigin::Specialization(one.helper),
+            },
+            name: specialization.as_ref().map_or(&source.name, |one| &one.name).clone(),
             span: source.span,
             is_program,
             is_called: !is_program || matches!(source.target, Target::Period { .. }),
             returns_bool: is_program && Self::program_kind(source.kind) == Some(ProgramKind::Cgroup),
-            context: context_of(program.hir, source),
+            context: specialization
+                .as_ref()
+                .and_then(|one| passable_context(one.context?.name))
+                .or_else(|| context_of(program.hir, source)),
             params: Vec::new(),
             ret,
             values: IndexVec::new(),
@@ -333,6 +412,7 @@ impl<'a> Lowerer<'a> {
             program,
             hir: program.hir,
             active: Activation::new(program.hir, source, id, Exit::Return, Outside { loops: 0, scope: 1 }),
+            specialization,
             builder,
             loops: Vec::new(),
             status: Status::None,
@@ -347,7 +427,7 @@ impl<'a> Lowerer<'a> {
         };
         lowerer.parameters(id)?;
         lowerer.linearize_packet(id)?;
-        let claim = (is_program && program.uses_scratch(id)).then(|| lowerer.claim_scratch());
+        let claim = (is_program && program.uses_scratch(wanted.id())).then(|| lowerer.claim_scratch());
         if let Some(claim) = claim {
             lowerer.scratch = Some(claim.base);
         }

@@ -20,6 +20,7 @@ mod access;
 mod address;
 mod held;
 mod packet;
+mod passed;
 
 pub use held::{MAX_HELD, held_pointers};
 
@@ -37,6 +38,7 @@ use crate::source::Span;
 use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
 pub(super) use held::Number;
 use held::{HeldLocation, Holder};
+pub(super) use passed::Passed;
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy)]

@@ -57,7 +57,7 @@ impl Visitor for Targets {
 impl Lowerer<'_> {
     /// Jumps to another program. Everything that must happen before the program ends happens before the jump.
     pub(super) fn tail_call(&mut self, target: FuncId, expr: &Expr) -> Lower<Value> {
-        let arrays = [target, self.builder.id()].map(|id| section::array(&self.hir.functions[id]));
+        let arrays = [target, self.within()].map(|id| section::array(&self.hir.functions[id]));
         if arrays[0] != arrays[1] {
             return Err(Box::new(attached_elsewhere(expr.span, self.hir.functions[target].span)));
         }

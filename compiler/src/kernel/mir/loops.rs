@@ -14,8 +14,6 @@ pub struct Loops {
     /// The functions of programs with a map iteration, where each loop becomes a callback loop too
     /// (`pass::callbacks`).
     pub with_map_iteration: BTreeSet<FuncId>,
-    /// The static functions that those calls pass to the kernel as callbacks.
-    pub callbacks: BTreeSet<FuncId>,
     /// For loop bodies and helpers, the pointee size in bytes of each of their last parameters, which are
     /// pointers.
     pub pointee_bytes: BTreeMap<FuncId, Vec<u32>>,

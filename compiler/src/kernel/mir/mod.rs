@@ -282,11 +282,26 @@ pub struct SlotData {
 /// The reachable predecessors of each block, once for each edge.
 pub type Predecessors = Lists<Block, Block>;
 
+/// Where a function comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FunctionOrigin {
+    /// A function of the script.
+    Script,
+    /// A helper of the script, for pointers of certain kinds (`lower::specialize`).
+    Specialization(FuncId),
+    /// The body of a loop, or of a large helper, which the verifier checks on its own (`pass::outline`).
+    Body,
+    /// The body of a loop, which a function of the kernel calls for each iteration (`pass::callbacks`).
+    Callback,
+}
+
 /// A function in MIR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirFunction {
-    /// The id of the function in the typed tree.
+    /// The id of the function: that in the typed tree, if it is one of the script.
     pub id: FuncId,
+    /// Where it comes from.
+    pub origin: FunctionOrigin,
     /// The name of the function in listings and in the object.
     pub name: String,
     /// The span of its name in the script.
@@ -384,11 +399,8 @@ pub struct Program {
     pub functions: Vec<MirFunction>,
     /// Bytes of each scratch slot; 0 if the stack holds everything.
     pub scratch_bytes: u32,
-    /// The number of functions of the script. Functions with higher ids are bodies of loops and of large
-    /// helpers (`pass::outline`).
-    pub script_functions: usize,
-    /// The number of functions that `pass::outline` has added.
-    pub bodies: usize,
+    /// The id of the next function that a pass adds.
+    pub next_id: FuncId,
     /// How the large loops run.
     pub loops: Loops,
     /// The program arrays of tail calls; the programs of one array are of one kind.
@@ -409,7 +421,12 @@ pub struct Program {
 impl Program {
     /// Whether a function is an outlined body of a loop or a helper, which the verifier checks on its own.
     pub fn is_body(&self, id: FuncId) -> bool {
+        self.functions.iter().any(|one| one.id == id && one.origin == FunctionOrigin::Body)
+    }
+
+    /// Marks the next id as used.
+    pub fn use_id(&mut self) {
         use crate::index::Id;
-        id.index() >= self.script_functions && !self.loops.callbacks.contains(&id)
+        self.next_id = FuncId::new(self.next_id.index() + 1);
     }
 }

@@ -39,6 +39,7 @@ mod tail_merge;
 #[cfg(test)]
 mod tests;
 mod unroll;
+mod unused_slots;
 mod verdicts;
 
 pub use callbacks::{has_iterator, refusals as map_iteration_refusals};
@@ -103,6 +104,7 @@ const LAST: &[(&str, LastPass)] = &[
     ("merges", merges::run),
     ("verdicts", verdicts::run),
     ("links", links::run),
+    ("unused_slots", unused_slots::run),
 ];
 
 /// The limit of iterations over all passes for one function; most need two or three.

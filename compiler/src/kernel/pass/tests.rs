@@ -8,8 +8,8 @@ use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::{
-    BinaryOp, Callee, Condition, Helper, Loops, MapSymbol, MirFunction, Op, Origin, Program, Size, Target,
-    Terminator, Type, Value, verify::verify,
+    BinaryOp, Callee, Condition, FunctionOrigin, Helper, Loops, MapSymbol, MirFunction, Op, Origin, Program,
+    Size, Target, Terminator, Type, Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
 
@@ -23,6 +23,7 @@ fn span() -> Span {
 pub(super) fn builder() -> Builder {
     Builder::new(MirFunction {
         id: FuncId::new(0),
+        origin: FunctionOrigin::Script,
         name: "t".into(),
         span: span(),
         is_program: false,
@@ -48,8 +49,7 @@ fn optimised(function: MirFunction) -> MirFunction {
         need_stack: BTreeSet::new(),
         given_pointers: BTreeSet::new(),
         context_has_pointers: false,
-        script_functions: 2,
-        bodies: 0,
+        next_id: FuncId::new(2),
         loops: Loops::default(),
     };
     settles(program.clone());
@@ -570,8 +570,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         need_stack: BTreeSet::new(),
         given_pointers: BTreeSet::new(),
         context_has_pointers: false,
-        script_functions: 2,
-        bodies: 0,
+        next_id: FuncId::new(2),
         loops: Loops::default(),
     };
     run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})

@@ -4,4 +4,5 @@
 mod machine;
 mod members;
 mod run;
+mod specialize;
 mod text;

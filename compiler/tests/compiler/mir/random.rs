@@ -10,8 +10,8 @@ use ks_compiler::hir::{FuncId, GlobalId, MapId};
 use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
 use ks_compiler::kernel::mir::{
-    BinaryOp, Callee, Condition, Helper, Kfunc, Loops, MapSymbol, MirFunction, Op, Origin, Program, Size,
-    Slot, Type, Value,
+    BinaryOp, Callee, Condition, FunctionOrigin, Helper, Kfunc, Loops, MapSymbol, MirFunction, Op, Origin,
+    Program, Size, Slot, Type, Value,
 };
 use ks_compiler::kernel::{Checks, run_passes};
 use ks_compiler::source::{SourceMap, Span};
@@ -84,6 +84,7 @@ fn span() -> Span {
 fn function(rng: &mut Rng, id: usize, callees: Vec<FuncId>) -> MirFunction {
     let builder = Builder::new(MirFunction {
         id: FuncId::new(id),
+        origin: FunctionOrigin::Script,
         name: format!("f{id}"),
         span: span(),
         is_program: callees.len() == id && id == FUNCTIONS - 1,
@@ -431,8 +432,7 @@ fn program(seed: u64) -> Program {
         need_stack: BTreeSet::new(),
         given_pointers: BTreeSet::new(),
         context_has_pointers: false,
-        script_functions: FUNCTIONS,
-        bodies: 0,
+        next_id: FuncId::new(FUNCTIONS),
         loops: Loops::default(),
     }
 }

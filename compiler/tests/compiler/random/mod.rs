@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
+use ks_compiler::kernel::{Cpu, Inlining, KernelVersion, Machine};
 use ks_compiler_testing::bits;
 use ks_compiler_testing::bpffs::BpfFs;
 use ks_compiler_testing::random::{self, Compiled, Failure};
@@ -122,7 +122,9 @@ fn machine(seed: u64) -> Machine {
     let kernel: Option<KernelVersion> = target.map(|text| text.parse().expect("a version of the kernel"));
     let mut levels = vec![Cpu::V3, Cpu::V4, Cpu::V1, Cpu::V2];
     levels.retain(|cpu| kernel.is_none_or(|kernel| cpu.since() <= kernel));
-    Machine { kernel, cpu: levels[(seed % levels.len() as u64) as usize], ..Arch::X86_64.into() }
+    let cpu = levels[(seed % levels.len() as u64) as usize];
+    let inlining = if seed % 8 < 4 { Inlining::ByCost } else { Inlining::Once };
+    Machine { kernel, cpu, inlining, ..Arch::X86_64.into() }
 }
 
 /// Compiles and loads a script; returns the code if it is refused for the target.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use ks_compiler::diag::Severity;
 use ks_compiler::hir::{Config, Global, Hir};
-use ks_compiler::kernel::{self, Cpu};
+use ks_compiler::kernel::{self, Cpu, Inlining};
 use ks_compiler::split::split;
 use ks_compiler::types::TypeKind;
 use ks_compiler::{pipeline, refused};
@@ -46,7 +46,8 @@ pub fn run(script: &Script, seed: u64, inputs: usize, facts: &Facts) -> Result<u
     if !hidden.is_empty() {
         return Err(error_report(format!("{hidden:?}")));
     }
-    let machine = kernel::Machine { cpu, ..Arch::X86_64.into() };
+    let inlining = if seed % 8 < 4 { Inlining::ByCost } else { Inlining::Once };
+    let machine = kernel::Machine { cpu, inlining, ..Arch::X86_64.into() };
     let object = kernel::compile(&hir, &halves, &checked.sources, machine)
         .map_err(|errors| error_report(format!("{errors:?}")))?;
     let image = Image::new(object.elf(), script.program);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ks_compiler::hir::{FuncId, Hir};
 use ks_compiler::kernel::mir::{Helper, Program};
-use ks_compiler::kernel::{Machine, lower_watched};
+use ks_compiler::kernel::{Inlining, Machine, lower_watched};
 use ks_compiler::split::split;
 use ks_compiler_testing::interp::{Answers, Environment, InterpError, run};
 
@@ -23,7 +23,7 @@ pub struct Outcome {
     pub maps: BTreeMap<String, MapEntries>,
 }
 
-/// A program's MIR before any pass.
+/// A program's MIR before any pass, with helpers that take pointers at every call.
 pub struct Oracle<'a> {
     hir: &'a Hir,
     program: Program,
@@ -38,6 +38,7 @@ impl<'a> Oracle<'a> {
         let keep = &mut |_: &'static str, stage: &Program| {
             first.get_or_insert_with(|| stage.clone());
         };
+        let machine = Machine { inlining: Inlining::Always, ..machine };
         lower_watched(hir, &split(hir), machine, keep).expect("the same script has become an object");
         let program = first.expect("there is MIR before the first pass");
         let watch = program.functions.iter().find(|one| one.is_program).expect("scripts have a program").id;

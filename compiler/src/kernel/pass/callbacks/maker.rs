@@ -8,8 +8,8 @@ use super::iterator::Over;
 use crate::hir::FuncId;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
-    BinaryOp, Block, Callee, Condition, Helper, MirFunction, Op, Origin, Slot, SlotData, Target, Terminator,
-    Type, Value,
+    BinaryOp, Block, Callee, Condition, FunctionOrigin, Helper, MirFunction, Op, Origin, Slot, SlotData,
+    Target, Terminator, Type, Value,
 };
 
 /// Numbers that are 0, which the verifier does not know.
@@ -41,7 +41,7 @@ impl Captured {
             Turn::Number(_) => &["__index", "__captured"],
             Turn::Entry { .. } => &["__map", "__key", "__entry", "__captured"],
         };
-        let mut maker = Maker::new(function, id, "turn", &self.slots);
+        let mut maker = Maker::new(function, (id, FunctionOrigin::Callback), "turn", &self.slots);
         maker.body.params = params.iter().map(|name| (*name).to_owned()).collect();
         let start = maker.block();
         let (base, low) = self.receive_turn(function, one, start, &mut maker);

@@ -42,11 +42,10 @@ use self::capture::Captured;
 pub(super) use self::iterator::Iterator;
 use self::stack::Receivers;
 pub use self::walks::{refusals, with_map_iteration};
-use super::outline::{Loop, keep_only, loops};
+use super::outline::{Loop, loops};
 use super::packet_generations::PacketChanges;
 use crate::hir::FuncId;
-use crate::index::Id;
-use crate::kernel::mir::{Block, KeptReason, MirFunction, Op, Program, Slot};
+use crate::kernel::mir::{Block, KeptReason, MirFunction, Program, Slot};
 
 /// What a loop is in.
 struct Around {
@@ -86,25 +85,19 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
             }
             continue;
         };
-        let id = FuncId::new(program.script_functions + program.bodies);
+        let id = program.next_id;
         match attempt(&mut function, &iterator, one, id, &around) {
             Ok(callback) => {
                 program.functions[at + made] = function;
                 program.functions.insert(at + made, callback);
-                program.loops.callbacks.insert(id);
                 if around.beside_walk {
                     program.loops.with_map_iteration.insert(id);
                 }
-                program.bodies += 1;
+                program.use_id();
                 made += 1;
             }
             Err(kept) => program.loops.kept.push((iterator.span, kept)),
         }
-    }
-    if made > 0 {
-        let function = &mut program.functions[at + made];
-        let used = used_slots(function);
-        keep_only(function, &used);
     }
     (made, !tried.is_empty())
 }
@@ -163,15 +156,4 @@ fn attempt(
     let callback = captured.callback(function, &one, id);
     captured.call(function, &one, iterator.over, id, around.frame);
     Ok(callback)
-}
-
-/// The slots of which somebody knows the address.
-fn used_slots(function: &MirFunction) -> BTreeSet<Slot> {
-    let order = function.reverse_postorder();
-    let insts = order.iter().flat_map(|block| &function.blocks[*block].insts);
-    let slots = insts.filter_map(|inst| match inst.op {
-        Op::StackAddr { slot, .. } => Some(slot),
-        _ => None,
-    });
-    slots.collect()
 }

@@ -15,9 +15,9 @@ use super::plan::Allowed;
 use super::reach::Reach;
 use super::{Place, is_large};
 use crate::hir::FuncId;
-use crate::index::Id;
 use crate::kernel::mir::{
-    Block, Callee, Helper, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Target, Terminator, Type, Value,
+    Block, Callee, FunctionOrigin, Helper, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Target,
+    Terminator, Type, Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
 
@@ -47,7 +47,7 @@ pub fn run(program: &mut Program, at: usize) -> bool {
     }
     let Some(apart) = LargeHelper::new(program, function) else { return false };
     let by_number = program.loops.called;
-    program.bodies += 1;
+    program.use_id();
     program.scratch_bytes = apart.end;
     program.loops.pointee_bytes.insert(apart.body, apart.memory.iter().map(|(_, bytes)| *bytes).collect());
     program.functions[at] = apart.body(&program.functions[at], by_number);
@@ -59,7 +59,8 @@ pub fn run(program: &mut Program, at: usize) -> bool {
 
 /// Whether a function is a large helper that is only called, and always comes back.
 fn is_large_helper(program: &Program, function: &MirFunction) -> bool {
-    let is_helper = !function.is_program && function.id.index() < program.script_functions;
+    let is_synthetic = matches!(function.origin, FunctionOrigin::Body | FunctionOrigin::Callback);
+    let is_helper = !function.is_program && !is_synthetic;
     let is_named = |inst: &Inst| inst.op == Op::FunctionAddr(function.id);
     let leaves = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Helper(Helper::TailCall), .. });
     is_helper
@@ -80,7 +81,7 @@ impl LargeHelper {
         let reach = Reach { function, blocks: &blocks, ops: &ops, pointee_bytes };
         let mut apart = LargeHelper {
             helper: function.id,
-            body: FuncId::new(program.script_functions + program.bodies),
+            body: program.next_id,
             scratch: given.iter().position(|value| function.values[*value] == Type::Ptr(Origin::Entry))?,
             context: None,
             memory: Vec::new(),
@@ -98,7 +99,6 @@ impl LargeHelper {
                     apart.context = Some(index);
                 }
                 Type::Ptr(_) => {
-                    allowed.pointee_bytes?;
                     apart.memory.push((index, reach.pointer(*value)?));
                 }
             }
@@ -114,7 +114,7 @@ impl LargeHelper {
         let context = self.context.map(|index| given[index]);
         let memory: Vec<(Value, bool)> =
             self.memory.iter().map(|(index, _)| (given[*index], false)).collect();
-        let mut maker = Maker::new(function, self.body, "apart", &slots);
+        let mut maker = Maker::new(function, (self.body, FunctionOrigin::Body), "apart", &slots);
         let (base, found, _) = maker.start(function, given[self.scratch], context, &memory, by_number);
         for (index, place) in &self.numbers {
             let own = maker.receive(found, function.values[given[*index]], base, *place, None);

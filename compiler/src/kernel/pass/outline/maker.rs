@@ -6,8 +6,8 @@ use super::Place;
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Helper, Inst, MapSymbol, MirFunction, Op, Origin, Size, Slot, SlotData, Target,
-    Terminator, Type, Value,
+    Block, BlockData, Callee, FunctionOrigin, Helper, Inst, MapSymbol, MirFunction, Op, Origin, Size, Slot,
+    SlotData, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::{Compact, NUMBER_OFFSET};
 use crate::source::Span;
@@ -38,9 +38,15 @@ pub struct Maker {
 
 impl Maker {
     /// A function without blocks and parameters that has these slots of another's frame.
-    pub fn new(function: &MirFunction, id: FuncId, suffix: &str, slots: &BTreeSet<Slot>) -> Maker {
+    pub fn new(
+        function: &MirFunction,
+        (id, origin): (FuncId, FunctionOrigin),
+        suffix: &str,
+        slots: &BTreeSet<Slot>,
+    ) -> Maker {
         let mut body = MirFunction {
             id,
+            origin,
             name: format!("{}_{suffix}", function.name),
             span: function.span,
             is_program: false,

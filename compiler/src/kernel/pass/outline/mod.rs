@@ -33,9 +33,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Bodies;
 use super::callbacks::Iterator;
 use crate::hir::FuncId;
-use crate::index::Id;
 use crate::kernel::mir::{
-    Block, Callee, Condition, Inst, MirFunction, Op, Program, Target, Terminator, Type, Value,
+    Block, Callee, Condition, FunctionOrigin, Inst, MirFunction, Op, Program, Target, Terminator, Type, Value,
 };
 pub(super) use helpers::run as make_apart;
 pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
@@ -49,7 +48,7 @@ const MAX_BRANCHES: usize = 8;
 
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
 pub fn has_large_loop(program: &Program, function: &MirFunction) -> bool {
-    let is_turn = program.loops.are_called_in(function.id) && program.loops.callbacks.contains(&function.id);
+    let is_turn = program.loops.are_called_in(function.id) && function.origin == FunctionOrigin::Callback;
     is_turn && is_large(program, function, &function.reverse_postorder())
         || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
 }
@@ -116,14 +115,14 @@ pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
     Iterator::give_entries(&mut program.functions[at]);
     let heights = heights(&loops(&program.functions[at]));
     while let Some(mut one) = next_loop(program, at + made, bodies, &heights, &mut tried) {
-        let id = FuncId::new(program.script_functions + program.bodies);
+        let id = program.next_id;
         if !one.take_ends(&mut program.functions[at + made]) {
             continue;
         }
         let function = &program.functions[at + made];
         let plan = Plan::new(function, &one, program.scratch_bytes, Allowed::of(program, function));
         let Some(plan) = plan else { continue };
-        program.bodies += 1;
+        program.use_id();
         program.loops.pointee_bytes.insert(id, plan.pointers.values().copied().collect());
         program.scratch_bytes = plan.end;
         let function = &mut program.functions[at + made];
@@ -176,7 +175,7 @@ pub(super) type Place = u32;
 impl Plan {
     /// The function of the body, which is given the scratch slot's address, or its number.
     fn body(&self, function: &MirFunction, one: &Loop, id: FuncId, by_number: bool) -> MirFunction {
-        let mut maker = Maker::new(function, id, "loop", &self.slots);
+        let mut maker = Maker::new(function, (id, FunctionOrigin::Body), "loop", &self.slots);
         let tested = |pointer: &Value| (*pointer, self.is_tested_before(function, one, *pointer));
         let memory: Vec<(Value, bool)> = self.pointers.keys().map(tested).collect();
         let (base, found, null) = maker.start(function, self.base, self.context, &memory, by_number);

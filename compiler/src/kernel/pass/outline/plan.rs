@@ -66,15 +66,13 @@ pub struct Allowed<'a> {
     /// The context.
     pub context: bool,
     /// Pointers to memory; and what the bodies that there are have behind theirs.
-    pub pointee_bytes: Option<&'a BTreeMap<FuncId, Vec<u32>>>,
+    pub pointee_bytes: &'a BTreeMap<FuncId, Vec<u32>>,
 }
 
 impl Allowed<'_> {
-    /// What bodies of a function may be given. Before Linux 6.2 the verifier takes what a global function is
-    /// given for no key of a map. Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
+    /// What bodies of a function may be given.
     pub fn of<'a>(program: &'a Program, function: &MirFunction) -> Allowed<'a> {
-        let pointee_bytes = (!program.loops.called).then_some(&program.loops.pointee_bytes);
-        Allowed { context: function.context.is_some(), pointee_bytes }
+        Allowed { context: function.context.is_some(), pointee_bytes: &program.loops.pointee_bytes }
     }
 }
 
@@ -154,7 +152,7 @@ impl Plan {
                 let ops = owned.get_or_init(|| ops.iter().map(|op| op.cloned()).collect());
                 let blocks = blocks.get_or_init(|| one.blocks.iter().copied().chain([one.header]).collect());
                 let bytes =
-                    Reach { function, blocks, ops, pointee_bytes: allowed.pointee_bytes? }.pointer(value)?;
+                    Reach { function, blocks, ops, pointee_bytes: allowed.pointee_bytes }.pointer(value)?;
                 plan.pointers.insert(value, bytes);
             }
         }
