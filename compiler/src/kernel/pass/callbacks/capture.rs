@@ -7,6 +7,7 @@ use super::super::decide::deciding;
 use super::super::outline::{Loop, Place, Tested};
 use super::super::rematerialize::{Rematerializer, is_test};
 use super::Around;
+use super::region::can_be_anywhere;
 use super::stack::Pointers;
 use crate::index::IndexVec;
 use crate::kernel::limits::STACK_BYTES;
@@ -45,6 +46,8 @@ pub struct Captured {
     pub beside_walk: bool,
     /// Whether a turn changes the packet.
     changes_packet: bool,
+    /// Pointers into the packet of which turns take bytes for tested that they do not test.
+    tested_before: BTreeSet<Value>,
     /// Half of a word that nothing is in.
     half: Option<Place>,
     /// Bytes of all words.
@@ -74,6 +77,7 @@ impl Captured {
             unknown: None,
             beside_walk: around.beside_walk,
             changes_packet: !around.changing.calls(function, &one.blocks).is_empty(),
+            tested_before: tested_before(function, one),
             half: None,
             end: 0,
         };
@@ -95,7 +99,7 @@ impl Captured {
                 captured.bring(function, &ops, one, value)?;
             }
         }
-        captured.check_packets(function, one)?;
+        captured.check_packets()?;
         captured.hand_out(function, one, &defined, &ops)?;
         captured.find_bounds(function, one);
         if captured.end > MAX_BYTES { Err(KeptReason::Size) } else { Ok(captured) }
@@ -172,10 +176,13 @@ impl Captured {
         if known {
             return Ok(());
         }
+        // Start and end of a packet are read again: two words less in the frame.
+        let is_edge =
+            matches!(ops[value], Some(Op::PacketEdge { .. })) && !self.tested_before.contains(&value);
         let is_void = self.changes_packet
             && matches!(function.values[value], Type::Ptr(origin) if origin.is_of_packet());
         if let Some(op) = ops[value]
-            && (is_void || self.is_leaf_inside(op) || is_checked(ops, op) || is_test(op))
+            && (is_void || is_edge || self.is_leaf_inside(op) || is_checked(ops, op) || is_test(op))
         {
             for operand in op.operands() {
                 self.bring(function, ops, one, operand)?;
@@ -192,13 +199,12 @@ impl Captured {
     }
 
     /// Refuses turns that change the packet and use of it what only others have tested.
-    fn check_packets(&self, function: &MirFunction, one: &Loop) -> Result<(), KeptReason> {
+    fn check_packets(&self) -> Result<(), KeptReason> {
         if !self.changes_packet {
             return Ok(());
         }
         let is_tested = |inst: &Inst| matches!(inst.op, Op::InPacket { .. });
-        let is_void = self.again.iter().any(is_tested)
-            || !Tested::new(function).untested(function, &one.blocks).is_empty();
+        let is_void = self.again.iter().any(is_tested) || !self.tested_before.is_empty();
         if is_void { Err(KeptReason::Pointer) } else { Ok(()) }
     }
 
@@ -248,7 +254,7 @@ impl Captured {
         }
         let remaking = Rematerializer { function, ops, defined };
         for value in read.intersection(defined) {
-            let is_asked = ops[*value].is_some_and(|op| op.is_leaf() || is_test(op));
+            let is_asked = ops[*value].is_some_and(|op| can_be_anywhere(op) || is_test(op));
             if is_asked && remaking.is_possible(*value) {
                 remaking.append(*value, &mut self.remade);
             } else if function.values[*value].bits().is_none() {
@@ -260,6 +266,15 @@ impl Captured {
         }
         Ok(())
     }
+}
+
+/// The pointers of which a loop takes bytes of the packet for tested that it does not test.
+fn tested_before(function: &MirFunction, one: &Loop) -> BTreeSet<Value> {
+    let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
+    if !insts.any(|inst| matches!(inst.op, Op::InPacket { .. })) {
+        return BTreeSet::new();
+    }
+    Tested::new(function).untested(function, &one.blocks).into_iter().map(|(pointer, _)| pointer).collect()
 }
 
 /// Whether what the verifier must see of a number is made of checks: they are made again.

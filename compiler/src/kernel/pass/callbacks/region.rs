@@ -10,6 +10,12 @@ use crate::kernel::mir::{Block, Callee, KeptReason, MirFunction, Op, Type, Value
 use crate::kernel::pass::outline::{Loop, split};
 use crate::kernel::pass::reachable_predecessors;
 
+/// Whether an operation can be repeated behind a loop. The context of an edge of the packet is there before the
+/// loop.
+pub fn can_be_anywhere(op: &Op) -> bool {
+    op.is_leaf() || matches!(op, Op::PacketEdge { .. })
+}
+
 /// Takes the blocks on the ways out of a loop into it as far as they use pointers that it makes, such as a
 /// record that is given back there, or sizes that it checks.
 pub fn take_pointers(function: &mut MirFunction, one: &mut Loop) -> Result<(), KeptReason> {
@@ -66,7 +72,9 @@ fn pointers(function: &MirFunction, one: &Loop, sizes: &BTreeSet<Value>) -> BTre
     let mut found = BTreeSet::new();
     for data in one.blocks.iter().map(|block| &function.blocks[*block]) {
         found.extend(&data.params);
-        found.extend(data.insts.iter().filter(|inst| !inst.op.is_leaf()).filter_map(|inst| inst.result));
+        found.extend(
+            data.insts.iter().filter(|inst| !can_be_anywhere(&inst.op)).filter_map(|inst| inst.result),
+        );
     }
     found.retain(|value| matches!(function.values[*value], Type::Ptr(_)) || sizes.contains(value));
     found
