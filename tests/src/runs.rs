@@ -62,8 +62,13 @@ impl Loaded {
 
     /// Sets an element of an array map of numbers.
     pub fn set(&self, map: &str, key: u32, value: u64) {
+        self.write(map, key, &value.to_ne_bytes());
+    }
+
+    /// Sets an element of an array map.
+    pub fn write(&self, map: &str, key: u32, value: &[u8]) {
         let map = self.0.maps().find(|one| one.name() == map).expect("the object has it");
-        map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).expect("writable");
+        map.update(&key.to_ne_bytes(), value, MapFlags::ANY).expect("writable");
     }
 
     /// Returns all elements of an array map of numbers.

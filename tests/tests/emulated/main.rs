@@ -15,6 +15,7 @@ mod kernel_structs;
 mod killed;
 mod killed_workers;
 mod known_results;
+mod large;
 mod map_iteration;
 mod map_memory;
 mod modules;
