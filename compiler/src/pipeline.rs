@@ -3,6 +3,9 @@
 //! [`Parsed`] -> [`Checked`] -> [`Built`]. Up to the typed tree a stage returns a result and diagnostics;
 //! after it, a result or the diagnostics that stopped it.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use ks_wit::manifest::Manifest;
 use ks_wit::section::{Arch, BpfRecord};
 
@@ -12,7 +15,8 @@ use crate::ast;
 use crate::check;
 use crate::defect;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::hir::{self, Hir};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{self, Hir, Stmt, StmtKind};
 use crate::kernel::{self, Checks, Cpu, Listings, Machine};
 use crate::kernel_version::KernelVersion;
 use crate::kmod::{self, Module};
@@ -274,7 +278,9 @@ impl Checked {
         let split = split::split(hir);
         let mut found = refused::hidden_pointers(hir, &split);
         if found.is_empty() {
-            match back_end("the kernel half", self.file, || kernel_half(hir, &split, &self.sources, target)) {
+            match back_end("the kernel half", self.file, || {
+                kernel_half(hir, &split, &self.sources, (self.file, target))
+            }) {
                 Ok((objects, older)) => {
                     let manifest = manifest::build(hir, &split, &self.sources, self.file);
                     return Ok(KernelHalf { split, objects, older, manifest });
@@ -322,8 +328,8 @@ impl Checked {
             return Err(Failed);
         }
         let (sources, file) = (&self.sources, self.file);
-        let built = back_end("the kernel half", file, || kernel_half(hir, &split, sources, target)).and_then(
-            |(objects, older)| {
+        let built = back_end("the kernel half", file, || kernel_half(hir, &split, sources, (file, target)))
+            .and_then(|(objects, older)| {
                 let core = back_end("the userspace half", file, || user::compile(hir, &split, sources))?;
                 back_end("the plugin file", file, || {
                     let manifest = manifest::build(hir, &split, sources, file);
@@ -332,8 +338,7 @@ impl Checked {
                         .map_err(|error| vec![Diagnostic::mistake(start_of(file), error.to_string())])?;
                     Ok(Built { plugin, core, objects, older, module, manifest })
                 })
-            },
-        );
+            });
         built.map_err(|reasons| {
             reasons.into_iter().for_each(|reason| self.diagnostics.report(reason));
             Failed
@@ -370,7 +375,7 @@ fn kernel_half(
     hir: &Hir,
     split: &Split,
     sources: &SourceMap,
-    target: Target,
+    (file, target): (FileId, Target),
 ) -> Result<Objects, Vec<Diagnostic>> {
     if !split.needs_object() {
         return Ok((Vec::new(), Vec::new()));
@@ -380,23 +385,79 @@ fn kernel_half(
         None if split.arch_dependent => vec![Arch::X86_64, Arch::Aarch64],
         None => vec![Arch::Any],
     };
-    let compiled = |target: Target, arch| {
-        Ok::<_, Vec<Diagnostic>>((arch, kernel::compile(hir, split, sources, target.machine(arch))?))
+    let compiled = |target: Target, arch: Arch| -> Result<(Arch, kernel::Object), Vec<Diagnostic>> {
+        Ok((arch, kernel::compile(hir, split, sources, target.machine(arch))?))
     };
-    let best = archs.iter().map(|arch| compiled(target, *arch)).collect::<Result<Vec<_>, _>>()?;
+    // The script may need other features that are younger, too: then there is no object for older kernels.
+    let before = Target { kernel: Some(WITHOUT_ITERATORS), ..target };
+    let may_have_older = target.kernel.is_none() && !target.only_newest;
+    let of_archs = |target: Target| archs.iter().map(move |arch| (target, *arch));
+    let mut jobs: Vec<(Target, Arch)> = of_archs(target).collect();
+    if may_have_older && has_loops(hir, split) {
+        jobs.extend(of_archs(before));
+    }
+    let mut done = side_by_side(&jobs, file, |(target, arch)| compiled(*target, *arch));
+    let older = done.split_off(archs.len());
+    let best = done.into_iter().collect::<Result<Vec<_>, _>>()?;
     let any = |has: fn(&kernel::Object) -> bool| best.iter().any(|(_, object)| has(object));
     let (uses_iterators, passes_memory) =
         (any(kernel::Object::uses_iterators), any(kernel::Object::passes_memory));
-    if target.kernel.is_some() || target.only_newest || !(uses_iterators || passes_memory) {
+    if !may_have_older || !(uses_iterators || passes_memory) {
         return Ok((best, Vec::new()));
     }
-    // The script may need other features that are younger, too: then there is no object for older kernels.
-    let target = Target { kernel: Some(WITHOUT_ITERATORS), ..target };
-    let older = archs.into_iter().map(|arch| compiled(target, arch)).collect::<Result<Vec<_>, _>>();
+    let older = if older.is_empty() {
+        archs.iter().map(|arch| compiled(before, *arch)).collect()
+    } else {
+        older.into_iter().collect::<Result<Vec<_>, _>>()
+    };
     let Ok(older) = older else { return Ok((best, Vec::new())) };
     // A host picks an object by the kernel functions that it names. Without iterators there is none to tell
     // the two apart, but kernels before 6.2 refuse the first: they take no key of a map from memory that a
     // function is passed. The second is for all then. Source: kernel/bpf/verifier.c, `map_key_value_types`,
     // v6.1.
     Ok(if uses_iterators { (best, older) } else { (older, Vec::new()) })
+}
+
+/// Whether the kernel half has a loop in its text.
+fn has_loops(hir: &Hir, split: &Split) -> bool {
+    struct Loops(bool);
+    impl Visitor for Loops {
+        fn stmt(&mut self, stmt: &Stmt) {
+            self.0 |=
+                matches!(stmt.kind, StmtKind::While { .. } | StmtKind::For { .. } | StmtKind::ForEach { .. });
+        }
+    }
+    let mut loops = Loops(false);
+    split.kernel.iter().for_each(|id| visit::block(&mut loops, &hir.functions[*id].body));
+    loops.0
+}
+
+/// The results of jobs, which run at the same time as far as the machine has CPUs for them and this process may
+/// start threads.
+fn side_by_side<J: Sync, T: Send + Sync>(
+    jobs: &[J],
+    file: FileId,
+    run: impl Fn(&J) -> Result<T, Vec<Diagnostic>> + Sync,
+) -> Vec<Result<T, Vec<Diagnostic>>> {
+    let run = &run;
+    let next = AtomicUsize::new(0);
+    let results: Vec<_> = jobs.iter().map(|_| OnceLock::new()).collect();
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let (Some(job), Some(result)) = (jobs.get(at), results.get(at)) else { break };
+            result.get_or_init(|| back_end("the kernel half", file, || run(job)));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // What no thread takes, this one does.
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    results.into_iter().filter_map(OnceLock::into_inner).collect()
 }

@@ -104,26 +104,15 @@ pub fn compile(
 ) -> Result<Object, Vec<Diagnostic>> {
     let machine = machine.into();
     let silent: Watch<'_> = &mut |_, _| {};
-    let mir = lower_with(hir, split, machine, &BTreeMap::new(), None, silent)?;
-    let refused = machine.refusals(hir, &mir.program);
-    if !refused.is_empty() && !machine.calls_loops() {
-        return Err(diagnostics(refused));
-    }
-    let looping = programs_with_large_loops(&mir.program);
+    let lowered = lower::lower(hir, split, machine, None)?;
+    let (looping, mut first) = first_attempt(hir, &lowered, machine)?;
     let mut strategies = Strategies::new(&looping);
-    // The first strategy for programs without large loops uses the MIR as it is.
-    let mut first = looping.is_empty().then_some(mir);
     let mut errors = Vec::new();
-    let mut plain = None;
     loop {
         let mir = match first.take() {
             Some(mir) => mir,
             None => {
-                let lowered = match &mut plain {
-                    Some(lowered) => lowered,
-                    None => plain.insert(lower::lower(hir, split, machine, None)?),
-                };
-                let (efforts, plan) = strategies.chosen(lowered);
+                let (efforts, plan) = strategies.chosen(&lowered);
                 lower_with(hir, split, machine, &efforts, plan.as_ref(), silent)?
             }
         };
@@ -145,19 +134,62 @@ pub fn compile(
     }
 }
 
+/// Finds the programs with large loops, and runs all passes as far as that needs them. Without such programs the
+/// MIR is what the first strategy makes.
+///
+/// # Errors
+/// See [`compile`].
+fn first_attempt<'a>(
+    hir: &'a Hir,
+    lowered: &mir::Program,
+    machine: Machine,
+) -> Result<(BTreeSet<FuncId>, Option<Mir<'a>>), Vec<Diagnostic>> {
+    let silent: Watch<'_> = &mut |_, _| {};
+    let whole = BTreeMap::new();
+    let are_all = |program: &mir::Program, found: &BTreeSet<FuncId>| {
+        let looping = programs_with_large_loops(program, |_, function| pass::has_iterator(function));
+        !found.is_empty() && looping.is_subset(found)
+    };
+    // No pass makes such a loop small.
+    let looping = programs_with_large_loops(lowered, pass::has_huge_loop);
+    if are_all(lowered, &looping) {
+        return Ok((looping, None));
+    }
+    let mut program = lowered.clone();
+    pass::shorten(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
+    let refused = machine.refusals(hir, &program);
+    if !refused.is_empty() && !machine.calls_loops() {
+        return Err(diagnostics(refused));
+    }
+    let looping = programs_with_large_loops(&program, pass::has_large_loop);
+    if are_all(&program, &looping) {
+        return Ok((looping, None));
+    }
+    // Which loops the kernel cannot call shows when they have become functions.
+    pass::separate(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
+    let looping = programs_with_large_loops(&program, |program, function| {
+        let is_kept = program.loops.are_called_in(function.id) && pass::has_iterator(function);
+        is_kept || pass::has_large_loop(program, function)
+    });
+    let first = looping.is_empty().then_some(Mir { hir, machine, program });
+    Ok((looping, first))
+}
+
 fn diagnostics(refused: Vec<Refusal>) -> Vec<Diagnostic> {
     refused.into_iter().map(|(_, diagnostic)| diagnostic).collect()
 }
 
-/// The programs that run a loop which the verifier should check on its own, or one that needs stack space in
-/// another frame.
-fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
+/// The programs that run a function with a large loop, as `has_one` finds: one that the verifier should check
+/// on its own, or that needs stack space in another frame.
+fn programs_with_large_loops(
+    program: &mir::Program,
+    has_one: impl Fn(&mir::Program, &mir::MirFunction) -> bool,
+) -> BTreeSet<FuncId> {
     let mut found: BTreeSet<FuncId> = BTreeSet::new();
     // Helpers precede their callers.
     for function in &program.functions {
         let calls_one = scratch::callees(function).any(|callee| found.contains(&callee));
-        let is_kept = program.loops.are_called_in(function.id) && pass::has_iterator(function);
-        if calls_one || is_kept || pass::has_large_loop(program, function) {
+        if calls_one || has_one(program, function) {
             found.insert(function.id);
         }
     }
@@ -217,11 +249,14 @@ fn lower_with<'a>(
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
     let mut program = lower::lower(hir, split, machine, plan)?;
-    pass::run(&mut program, efforts, machine.checks, watch).map_err(|error| {
-        let broken = program.functions.iter().find(|one| one.name == error.function);
-        mistake(broken.map(|one| one.span), &error)
-    })?;
+    pass::run(&mut program, efforts, machine.checks, watch).map_err(|error| broken(&program, &error))?;
     Ok(Mir { hir, machine, program })
+}
+
+/// The diagnostic for a pass that broke a function.
+fn broken(program: &mir::Program, error: &mir::verify::VerifyError) -> Vec<Diagnostic> {
+    let function = program.functions.iter().find(|one| one.name == error.function);
+    mistake(function.map(|one| one.span), error)
 }
 
 impl<'a> Mir<'a> {

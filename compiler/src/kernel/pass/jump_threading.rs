@@ -11,13 +11,13 @@
 //! from constants. Values that the block defines and others use are duplicated on the new path and merged
 //! where the paths meet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::changes::Changes;
 use super::const_fold::{evaluate, holds, narrowed, swapped};
 use super::flow::Flow;
-use super::{constants, repair, uses};
-use crate::index::IndexVec;
+use super::{constants, repair};
+use crate::index::{Id, IndexVec, Lists};
 use crate::kernel::mir::{
     BinaryOp, Block, BlockData, Inst, MirFunction, Op, Origin, Target, Terminator, Type, Value,
 };
@@ -31,41 +31,98 @@ const MAX_INSTS: usize = 3;
 
 /// Runs jump threading on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
-    let Some(mut flow) = thread_first(function, flow) else { return Changes::NONE };
-    // One block at a time, because each changes the predecessors.
-    for _ in 1..MAX_THREADS {
-        let Some(changed) = thread_first(function, &flow) else { break };
+    let (mut threads, changed) = thread(function, flow, MAX_THREADS);
+    let Some(mut flow) = changed else { return Changes::NONE };
+    while threads < MAX_THREADS {
+        let (more, changed) = thread(function, &flow, MAX_THREADS - threads);
+        let Some(changed) = changed else { break };
         flow = changed;
+        threads += more;
     }
     Changes::CONTROL_FLOW | Changes::VALUES
 }
 
-/// The control flow and the constants of a function.
+/// The control flow of a function, its constants, and where its values are used.
 struct Threader<'a> {
     flow: &'a Flow,
     constants: IndexVec<Value, Option<u64>>,
+    users: Lists<Value, Block>,
 }
 
-/// Bypasses the first possible block; returns the new control flow, or `None` if there is none.
-fn thread_first(function: &mut MirFunction, flow: &Flow) -> Option<Flow> {
-    let known = Threader { flow, constants: constants(function) };
-    for join in &flow.order {
-        let decided = known.decided(function, *join);
-        if !decided.is_empty() {
-            return Some(pass_by(function, *join, &decided));
+/// Bypasses blocks that are not next to each other: what is known of the others stays true. A bypassed block
+/// dominates fewer blocks, but its condition has the same value on the new ways. Returns how many blocks were
+/// bypassed, and the new control flow if there are any.
+fn thread(function: &mut MirFunction, flow: &Flow, most: usize) -> (usize, Option<Flow>) {
+    let known = Threader { flow, constants: constants(function), users: users(function, &flow.order) };
+    let (mut touched, mut merged) = (BTreeSet::new(), BTreeSet::new());
+    let mut threads = 0;
+    for join in flow.order.iter().copied() {
+        let own = defined(function, join);
+        // Its values have other uses than before, or some of them are new.
+        if own.iter().any(|value| merged.contains(value) || value.index() >= known.users.len()) {
+            continue;
+        }
+        let decided = known.decided(function, join);
+        let next = function.blocks[join].term.successors();
+        let around: Vec<Block> = next.chain(decided.iter().map(|(from, _)| *from)).chain([join]).collect();
+        if decided.is_empty() || around.iter().any(|block| touched.contains(block)) {
+            continue;
+        }
+        let is_used_behind = own.iter().any(|value| known.outside(*value, join).next().is_some());
+        let definitions = pass_by(function, join, &decided);
+        threads += 1;
+        touched.extend(around);
+        if is_used_behind {
+            let order = function.reverse_postorder();
+            let predecessors = function.predecessors(&order);
+            for (value, by_block) in definitions {
+                repair::run(function, (&order, &predecessors), value, &by_block, Some(join));
+                merged.extend(by_block.into_values());
+            }
+        }
+        if threads == most {
+            break;
         }
     }
-    None
+    (threads, (threads > 0).then(|| Flow::new(function)))
+}
+
+/// The values that a block defines.
+fn defined(function: &MirFunction, block: Block) -> Vec<Value> {
+    let data = &function.blocks[block];
+    let results = data.insts.iter().filter_map(|inst| inst.result);
+    data.params.iter().copied().chain(results).collect()
+}
+
+/// The blocks that use each value, once for each use.
+fn users(function: &MirFunction, order: &[Block]) -> Lists<Value, Block> {
+    let mut uses = Vec::new();
+    for block in order {
+        let data = &function.blocks[*block];
+        data.insts.iter().for_each(|inst| inst.op.each_operand(|value| uses.push((value, *block))));
+        data.term.each_operand(|value| uses.push((value, *block)));
+    }
+    Lists::new(function.values.len(), &uses)
 }
 
 impl Threader<'_> {
+    /// The number that a value is. None of one that was made since.
+    fn constant(&self, value: Value) -> Option<u64> {
+        self.constants.get(value).copied().flatten()
+    }
+
+    /// The other blocks that use a value.
+    fn outside(&self, value: Value, own: Block) -> impl Iterator<Item = Block> {
+        self.users[value].iter().copied().filter(move |block| *block != own)
+    }
+
     /// The predecessors of a block that only tests a condition, each with the condition's value, as far as
     /// known.
     fn decided(&self, function: &MirFunction, join: Block) -> Vec<(Block, bool)> {
         let data = &function.blocks[join];
         let Terminator::Branch { cond, then, otherwise } = &data.term else { return Vec::new() };
         // A branch on a constant is left to `simplify_cfg`.
-        if join == function.entry() || !only_asks(data) || self.constants[*cond].is_some() {
+        if join == function.entry() || !only_asks(data) || self.constant(*cond).is_some() {
             return Vec::new();
         }
         let defined_here =
@@ -86,7 +143,7 @@ impl Threader<'_> {
         }
         // A condition that is used after the branch would have to be kept.
         let mut tests = data.insts.iter().filter(|inst| inst.op.is_test()).filter_map(|inst| inst.result);
-        if tests.any(|test| uses(function, &self.flow.order, test).iter().any(|block| *block != join)) {
+        if tests.any(|test| self.outside(test, join).next().is_some()) {
             return Vec::new();
         }
         decided
@@ -101,8 +158,7 @@ impl Threader<'_> {
     fn may_skip_header(&self, function: &MirFunction, header: Block) -> bool {
         let data = &function.blocks[header];
         let results = data.insts.iter().filter_map(|inst| inst.result);
-        let uses = |value: Value| uses(function, &self.flow.order, value);
-        let outside = |value: Value| uses(value).into_iter().filter(|block| *block != header);
+        let outside = |value: Value| self.outside(value, header);
         if results.clone().count() > 1 || results.into_iter().any(|result| outside(result).next().is_some()) {
             return false;
         }
@@ -121,10 +177,10 @@ impl Threader<'_> {
         let mut passed: BTreeMap<Value, Value> = BTreeMap::new();
         for (param, arg) in data.params.iter().zip(args) {
             passed.insert(*param, *arg);
-            known.extend(self.constants[*arg].map(|bits| (*param, bits)));
+            known.extend(self.constant(*arg).map(|bits| (*param, bits)));
         }
         for inst in &data.insts {
-            let constant = |value: &Value| known.get(value).copied().or(self.constants[*value]);
+            let constant = |value: &Value| known.get(value).copied().or(self.constant(*value));
             let width = |value: &Value| function.values[*value].bits().unwrap_or(64);
             let bits = match &inst.op {
                 Op::Binary(op, a, b) => match (constant(a), constant(b)) {
@@ -147,7 +203,7 @@ impl Threader<'_> {
                     if matches!(origin, Type::Ptr(origin) if Origin::is_memory(origin)) {
                         Some(0)
                     } else {
-                        self.constants[*pointer].map(|bits| u64::from(bits == 0))
+                        self.constant(*pointer).map(|bits| u64::from(bits == 0))
                     }
                 }
                 _ => None,
@@ -189,12 +245,14 @@ fn only_asks(data: &BlockData) -> bool {
 }
 
 /// Redirects blocks to the targets that the condition selects, each through a new block with copies of the
-/// bypassed instructions. Returns the new control flow.
-fn pass_by(function: &mut MirFunction, join: Block, decided: &[(Block, bool)]) -> Flow {
+/// bypassed instructions. Returns the values that stand for those of the bypassed block, by block.
+fn pass_by(
+    function: &mut MirFunction,
+    join: Block,
+    decided: &[(Block, bool)],
+) -> BTreeMap<Value, BTreeMap<Block, Value>> {
     let data = function.blocks[join].clone();
-    let Terminator::Branch { then, otherwise, .. } = &data.term else {
-        return Flow::new(function);
-    };
+    let Terminator::Branch { then, otherwise, .. } = &data.term else { return BTreeMap::new() };
     let results = data.insts.iter().filter_map(|inst| inst.result);
     let defined: Vec<Value> = data.params.iter().copied().chain(results).collect();
     let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> =
@@ -230,9 +288,5 @@ fn pass_by(function: &mut MirFunction, join: Block, decided: &[(Block, bool)]) -
             by_block.extend(stands.map(|stands| (bypass, *stands)));
         }
     }
-    let flow = Flow::new(function);
-    for (value, by_block) in definitions {
-        repair::run(function, (&flow.order, &flow.predecessors), value, &by_block, Some(join));
-    }
-    flow
+    definitions
 }

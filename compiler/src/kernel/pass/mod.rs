@@ -43,7 +43,7 @@ mod unused_slots;
 mod verdicts;
 
 pub use callbacks::{has_iterator, refusals as map_iteration_refusals};
-pub use outline::has_large_loop;
+pub use outline::{has_huge_loop, has_large_loop};
 
 use std::collections::BTreeMap;
 
@@ -218,6 +218,20 @@ pub fn run(
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
+    shorten(program, efforts, checks, watch)?;
+    separate(program, efforts, checks, watch)
+}
+
+/// Runs the passes that make code smaller and faster, up to the point where loops become functions.
+///
+/// # Errors
+/// See [`run`].
+pub fn shorten(
+    program: &mut Program,
+    efforts: &BTreeMap<FuncId, Effort>,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
     watch(LOWERING, program);
     let calls = inline::calls(program);
     for at in 0..program.functions.len() {
@@ -245,6 +259,19 @@ pub fn run(
     if inline::drop_unreached(program) {
         watch(INLINE, program);
     }
+    Ok(())
+}
+
+/// Makes functions of loops where the verifier or the kernel needs them, and runs the last passes.
+///
+/// # Errors
+/// See [`run`].
+pub fn separate(
+    program: &mut Program,
+    efforts: &BTreeMap<FuncId, Effort>,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
     outline_all(program, efforts, checks, watch)?;
     program.loops.with_map_iteration = callbacks::with_map_iteration(program);
     if program.loops.called || !program.loops.with_map_iteration.is_empty() {

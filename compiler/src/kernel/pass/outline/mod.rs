@@ -53,6 +53,12 @@ pub fn has_large_loop(program: &Program, function: &MirFunction) -> bool {
         || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
 }
 
+/// Whether a function has a loop with so many branches, before all passes, that it stays large.
+pub fn has_huge_loop(program: &Program, function: &MirFunction) -> bool {
+    let branches = |one: &Loop| branches(program, function, &one.blocks, &mut BTreeMap::new());
+    loops(function).iter().any(|one| branches(one) > 8 * MAX_BRANCHES)
+}
+
 /// Whether there are too many branches in blocks of a function and in what they call.
 fn is_large<'b>(
     program: &Program,
