@@ -7,13 +7,18 @@
 //!
 //! What decides whether a record of a ring buffer is given back stays known, and what may tell whether there
 //! is one: the verifier must see that it is given back on every way. So does what an address is made of where
-//! no check stands between: its bound is that of each number that meets there.
+//! no check stands between: its bound is that of each number that meets there. And so does what ends an
+//! ordinary loop, of which the verifier follows each iteration: where an unknown counter is on the stack, that of
+//! 6.1 does not see that it changes. Source: kernel/bpf/verifier.c, `is_state_visited` ("infinite loop
+//! detected"), v6.1.
 
 use std::collections::BTreeSet;
 
 use super::decide::deciding;
 use super::origins::Origins;
+use super::outline::headers;
 use crate::index::IndexVec;
+use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
 use crate::source::Span;
 
@@ -77,6 +82,7 @@ impl Merges<'_> {
         let origins = Origins::new(self.function);
         let mut known = self.deciding_gifts();
         known.extend(self.distances());
+        known.extend(self.exits_of_loops());
         known.extend(self.beside_records(&origins));
         self.kept = origins.of(known);
     }
@@ -90,6 +96,36 @@ impl Merges<'_> {
         let records = origins.of(gifts.copied().collect());
         let params = self.function.blocks.iter().map(|block| &block.params);
         params.filter(|params| params.iter().any(|param| records[*param])).flatten().copied().collect()
+    }
+
+    /// The conditions by which ordinary loops end.
+    fn exits_of_loops(&self) -> Vec<Value> {
+        let order = self.function.reverse_postorder();
+        let predecessors = self.function.predecessors(&order);
+        let dominators = Dominators::of(&order, &predecessors);
+        let iterated: BTreeSet<Block> = headers(self.function, &order).collect();
+        let mut found = Vec::new();
+        for header in order.iter().copied().filter(|block| !iterated.contains(block)) {
+            let mut inside = BTreeSet::from([header]);
+            let is_back = |from: &&Block| dominators.dominates(header, **from);
+            let mut open: Vec<Block> = predecessors[header].iter().filter(is_back).copied().collect();
+            if open.is_empty() {
+                continue;
+            }
+            while let Some(block) = open.pop() {
+                if inside.insert(block) {
+                    open.extend(&predecessors[block]);
+                }
+            }
+            found.extend(inside.iter().filter_map(|block| match &self.function.blocks[*block].term {
+                Terminator::Branch { cond, then, otherwise } => {
+                    let leaves = [then, otherwise].iter().any(|to| !inside.contains(&to.block));
+                    leaves.then_some(*cond)
+                }
+                _ => None,
+            }));
+        }
+        found
     }
 
     /// The numbers that are added to pointers.
