@@ -36,8 +36,11 @@ CYCLES ?= 1000
 BASE ?= HEAD
 PAIRS ?= 9
 COMPARED ?= startup perf_read map_read check
-# Benches that run anywhere; in a test each does so once.
-BENCHES := $(addprefix --bench ,perf_read map_read check startup rings sampling overhead scale)
+# Benches that run anywhere; in a test each does so once. `make bench` builds the reads and the start as they are given to
+# others.
+SHIPPED := $(addprefix --bench ,perf_read startup)
+OTHERS := $(addprefix --bench ,map_read check rings sampling overhead scale)
+BENCHES := $(SHIPPED) $(OTHERS)
 
 TEST := RUST_TEST_THREADS=$(THREADS) $(CARGO) test --release --workspace
 # The compilers of plugins in other languages, fetched and built once, and what plugins in Rust are built with: their macros
@@ -49,7 +52,7 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && c
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
 .PHONY: all dist run test quick check tables halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
-	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-dist bench-docs bench-compare packages test-packages test-programs \
+	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
 	guest-tools clean
 
 all: packages
@@ -181,20 +184,16 @@ sdk-cost: test-packages
 # beside perf stat and bpftrace, ring buffers beside libbpf-rs, what watched programs feel, many plugins in one host,
 # and the kernel half beside C (which needs clang and root). The end is one table: each promised ratio beside the
 # measured one. It fails if one does not hold; `cargo bench --workspace --bench summary -- --json` says the same to
-# programs.
+# programs. The first build of the shipped form takes half an hour.
 bench: packages
 	@scripts/packages clang libbpf bpftool
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	@scripts/guest-cargo --version >/dev/null
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
-	$(CARGO) bench --workspace $(BENCHES) --bench kernel_half
+	$(CARGO) build --profile dist --workspace --bin ks --bin ks-host --bin bench-libbpf
+	$(CARGO) bench --profile dist --workspace $(SHIPPED)
+	$(CARGO) bench --workspace $(OTHERS) --bench kernel_half
 	@$(CARGO) bench -q --workspace --bench summary
-
-# The reads and the start of what is given to others (`make dist`), beside C: a quarter of an hour to build.
-bench-dist: dist
-	@scripts/packages clang libbpf bpftool
-	$(CARGO) build --profile dist -p ks-benches --bin bench-libbpf
-	$(CARGO) bench --profile dist -p ks-benches --bench perf_read --bench startup
 
 # The figures of the last `make bench`, and their picture, for docs/performance.md.
 bench-docs:
