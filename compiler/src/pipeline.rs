@@ -432,8 +432,7 @@ fn has_loops(hir: &Hir, split: &Split) -> bool {
     loops.0
 }
 
-/// The results of jobs, which run at the same time as far as the machine has CPUs for them and this process may
-/// start threads.
+/// The results of jobs, which run in parallel if the machine has several CPUs and this process may start threads.
 fn side_by_side<J: Sync, T: Send + Sync>(
     jobs: &[J],
     file: FileId,
@@ -452,7 +451,7 @@ fn side_by_side<J: Sync, T: Send + Sync>(
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // What no thread takes, this one does.
+            // Jobs that no other thread takes are done by this one.
             if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }

@@ -69,8 +69,7 @@ pub enum Listings {
     None,
 }
 
-/// Where helpers that take pointers are inlined before anything is known of their code. What a program does is the
-/// same either way.
+/// Where helpers that take pointers are inlined during lowering. The behaviour of a program is the same either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Inlining {
     /// At every call.

@@ -134,8 +134,8 @@ pub fn compile(
     }
 }
 
-/// Finds the programs with large loops, and runs all passes as far as that needs them. Without such programs the
-/// MIR is what the first strategy makes.
+/// Finds the programs with large loops, and runs passes as far as that takes. Without such programs the result is
+/// the MIR of the first strategy.
 ///
 /// # Errors
 /// See [`compile`].
@@ -156,7 +156,7 @@ fn first_attempt<'a>(
         return Ok((looping, None));
     }
     let mut program = lowered.clone();
-    pass::shorten(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
+    pass::optimise(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
     let refused = machine.refusals(hir, &program);
     if !refused.is_empty() && !machine.calls_loops() {
         return Err(diagnostics(refused));
@@ -165,8 +165,8 @@ fn first_attempt<'a>(
     if are_all(&program, &looping) {
         return Ok((looping, None));
     }
-    // Which loops the kernel cannot call shows when they have become functions.
-    pass::separate(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
+    // Loops that cannot become callbacks are known only after outlining.
+    pass::finish(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
     let looping = programs_with_large_loops(&program, |program, function| {
         let is_kept = program.loops.are_called_in(function.id) && pass::has_iterator(function);
         is_kept || pass::has_large_loop(program, function)
@@ -179,7 +179,7 @@ fn diagnostics(refused: Vec<Refusal>) -> Vec<Diagnostic> {
     refused.into_iter().map(|(_, diagnostic)| diagnostic).collect()
 }
 
-/// The programs that run a function with a large loop, as `has_one` finds: one that the verifier should check
+/// The programs that run a function with a large loop, according to `has_one`: one that the verifier should check
 /// on its own, or that needs stack space in another frame.
 fn programs_with_large_loops(
     program: &mir::Program,

@@ -126,9 +126,9 @@ fn root_readings_of_cpus_take_no_message() {
     }
 }
 
-/// Neither writes anything to walk over a map, to its end or not, or to count and clear its entries.
+/// Neither writes anything to iterate over a map, to its end or not.
 #[test]
-fn root_walks_over_maps_take_no_message() {
+fn root_map_iterations_take_no_message() {
     let script = "var table : hash<u32, u64>(4096)
         @perf_event
         fn keep(ctx: *bpf_perf_event_data) -> i32 { table[1] = 1  return 0 }

@@ -1,16 +1,16 @@
-//! Lowers large helpers that take pointers once for each kind of pointers that they are given.
+//! Specialises large helpers that take pointers: lowers them once for each combination of pointees.
 //!
-//! A helper that takes pointers is analysed together with their pointees, so it is lowered anew at every call
-//! (`inline`). Where that would multiply much code, it becomes a function instead, a *specialization*, and
-//! calls that give it pointers of the same kinds share it:
+//! A pointer is analysed together with its pointee, so a helper that takes pointers is inlined at every call
+//! (`inline`). Where that would multiply much code, it becomes a function instead, a *specialization*, which
+//! all calls with pointers to the same kinds of memory share:
 //!
 //! ```text
-//! named(p, at)       p into the packet              -> named(ctx, offset, at)
-//! named(r, at)       r to a record of 64 bytes      -> named_2(address, at)
+//! named(p, at)       p points into the packet       -> named(ctx, offset, at)
+//! named(r, at)       r points to a record, 64 bytes -> named_2(address, at)
 //! ```
 //!
-//! What is the same in all these calls is known in the function: the bytes behind an address, and that an
-//! offset is 0. What is not is passed. A call whose pointers may be of several kinds is inlined.
+//! What is equal in all these calls is a constant of the function: the size of the pointee, and an offset of 0.
+//! The rest is passed. A call with a pointer that has several possible pointees is inlined.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,11 +35,11 @@ const MAX_ADDED: u64 = 400;
 /// A helper that takes pointers, and becomes a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shared {
-    /// Whether it may release a record or an object that a pointer leads to.
+    /// Whether it may release a record or an object through a pointer.
     releases: bool,
 }
 
-/// A helper for pointers of these kinds.
+/// A helper with pointers to these kinds of memory.
 #[derive(Debug)]
 pub(super) struct Specialization {
     pub id: FuncId,
@@ -51,7 +51,7 @@ pub(super) struct Specialization {
     pub within: FuncId,
     /// For each parameter, how its pointer is passed; `None` for one that is no pointer.
     pub passed: Vec<Option<Passed>>,
-    /// The struct of the context that is passed besides: packets are reached through it.
+    /// The struct of the context, if it is an additional parameter: packet pointers are offsets from its data.
     pub context: Option<&'static ContextStruct>,
 }
 
@@ -160,7 +160,7 @@ impl Lowerer<'_> {
         for arg in args {
             passed.push(match arg {
                 Argument::Pointer(pointer) => Some(self.passed(*pointer, shared.releases)?),
-                // What local storage belongs to is known only where it is inlined.
+                // The object that local storage belongs to is known only if the call is inlined.
                 Argument::Object(..) => return None,
                 Argument::Value(_) | Argument::Memory(_) => None,
             });

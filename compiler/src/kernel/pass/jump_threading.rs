@@ -49,9 +49,9 @@ struct Threader<'a> {
     users: Lists<Value, Block>,
 }
 
-/// Bypasses blocks that are not next to each other: what is known of the others stays true. A bypassed block
-/// dominates fewer blocks, but its condition has the same value on the new ways. Returns how many blocks were
-/// bypassed, and the new control flow if there are any.
+/// Bypasses blocks that are not adjacent: facts about the others stay true. A bypassed block dominates fewer
+/// blocks, but its condition has the same value on the new paths. Returns the number of bypassed blocks, and the
+/// new control flow if there are any.
 fn thread(function: &mut MirFunction, flow: &Flow, most: usize) -> (usize, Option<Flow>) {
     let known = Threader { flow, constants: constants(function), users: users(function, &flow.order) };
     let (mut touched, mut merged) = (BTreeSet::new(), BTreeSet::new());

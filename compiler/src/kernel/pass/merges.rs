@@ -98,7 +98,7 @@ impl Merges<'_> {
         params.filter(|params| params.iter().any(|param| records[*param])).flatten().copied().collect()
     }
 
-    /// The conditions by which ordinary loops end.
+    /// The exit conditions of ordinary loops.
     fn exits_of_loops(&self) -> Vec<Value> {
         let order = self.function.reverse_postorder();
         let predecessors = self.function.predecessors(&order);

@@ -218,15 +218,15 @@ pub fn run(
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
-    shorten(program, efforts, checks, watch)?;
-    separate(program, efforts, checks, watch)
+    optimise(program, efforts, checks, watch)?;
+    finish(program, efforts, checks, watch)
 }
 
-/// Runs the passes that make code smaller and faster, up to the point where loops become functions.
+/// Runs the passes that run before loop bodies are outlined.
 ///
 /// # Errors
 /// See [`run`].
-pub fn shorten(
+pub fn optimise(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,
     checks: Checks,
@@ -262,11 +262,11 @@ pub fn shorten(
     Ok(())
 }
 
-/// Makes functions of loops where the verifier or the kernel needs them, and runs the last passes.
+/// Outlines loop bodies where the verifier or the kernel needs that, and runs the last passes.
 ///
 /// # Errors
 /// See [`run`].
-pub fn separate(
+pub fn finish(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,
     checks: Checks,

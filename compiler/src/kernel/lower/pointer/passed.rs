@@ -4,7 +4,7 @@ use super::super::super::mir::{Origin, Type, Value};
 use super::super::Lowerer;
 use super::{ADDRESS, BASE_ALIGN, Bytes, Object, Part, Pointer, known_align};
 
-/// How a pointer is passed: what it leads to, and which parts of it are parameters.
+/// How a pointer is passed: its pointee, and which parts of the pointer are parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Passed {
     pointee: Pointee,
@@ -16,7 +16,7 @@ pub(in super::super) struct Passed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pointee {
     Null,
-    /// A part of a packet; whether it leads there is a parameter if it may be null.
+    /// A part of a packet; if the pointer may be null, whether it is not is a parameter.
     Packet {
         part: Part,
         may_be_null: bool,
@@ -32,15 +32,14 @@ enum Pointee {
 }
 
 impl Passed {
-    /// Whether it leads into a packet.
+    /// Whether the pointee is a packet.
     pub(in super::super) fn is_of_packet(&self) -> bool {
         matches!(self.pointee, Pointee::Packet { .. })
     }
 }
 
 impl Lowerer<'_> {
-    /// How a pointer is passed to a function that may release what it leads to if `releases`; `None` if it
-    /// cannot be.
+    /// How a pointer is passed; `None` if it cannot be. With `releases`, the function may release records.
     pub(in super::super) fn passed(&self, pointer: Pointer, releases: bool) -> Option<Passed> {
         let offset = !matches!(pointer.offset, Bytes::Known(0));
         let align = if offset { known_align(&pointer) } else { pointer.align };
@@ -67,7 +66,7 @@ impl Lowerer<'_> {
         Some(Passed { pointee, offset, align })
     }
 
-    /// The arguments that pass a pointer so.
+    /// The arguments for a pointer that is passed so.
     pub(in super::super) fn pass(&mut self, pointer: Pointer, passed: Passed) -> Vec<Value> {
         let mut values = Vec::new();
         let objects = self.live_objects(pointer);
@@ -83,7 +82,7 @@ impl Lowerer<'_> {
         values
     }
 
-    /// Declares the parameters of a pointer that is passed so, and gives it.
+    /// Declares the parameters for a pointer that is passed so; returns the pointer.
     pub(in super::super) fn receive(&mut self, passed: Passed, name: &str) -> Pointer {
         let base = match passed.pointee {
             Pointee::Null => None,

@@ -46,7 +46,7 @@ pub struct Captured {
     pub beside_walk: bool,
     /// Whether a turn changes the packet.
     changes_packet: bool,
-    /// Pointers into the packet of which turns take bytes for tested that they do not test.
+    /// Packet pointers with bytes that iterations access without a test of their own.
     tested_before: BTreeSet<Value>,
     /// Half of a word that nothing is in.
     half: Option<Place>,
@@ -176,7 +176,7 @@ impl Captured {
         if known {
             return Ok(());
         }
-        // Start and end of a packet are read again: two words less in the frame.
+        // Packet edges are rematerialised, which keeps two words out of the stack frame.
         let is_edge =
             matches!(ops[value], Some(Op::PacketEdge { .. })) && !self.tested_before.contains(&value);
         let is_void = self.changes_packet
@@ -268,7 +268,7 @@ impl Captured {
     }
 }
 
-/// The pointers of which a loop takes bytes of the packet for tested that it does not test.
+/// The packet pointers with bytes that a loop accesses without a test of its own.
 fn tested_before(function: &MirFunction, one: &Loop) -> BTreeSet<Value> {
     let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
     if !insts.any(|inst| matches!(inst.op, Op::InPacket { .. })) {

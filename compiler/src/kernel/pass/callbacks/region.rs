@@ -10,8 +10,8 @@ use crate::kernel::mir::{Block, Callee, KeptReason, MirFunction, Op, Type, Value
 use crate::kernel::pass::outline::{Loop, split};
 use crate::kernel::pass::reachable_predecessors;
 
-/// Whether an operation can be repeated behind a loop. The context of an edge of the packet is there before the
-/// loop.
+/// Whether an operation can be rematerialised after a loop. The context that a packet edge is loaded from is
+/// defined before the loop.
 pub fn can_be_anywhere(op: &Op) -> bool {
     op.is_leaf() || matches!(op, Op::PacketEdge { .. })
 }
