@@ -129,7 +129,7 @@ impl Lowerer<'_> {
 
     pub(super) fn call_with(&mut self, func: FuncId, args: &[Argument], sink: Sink, span: Span) -> Lower<()> {
         if self.program.inlined.contains(&func) {
-            return match self.specialization(func, args) {
+            return match self.specialization(func, args, span) {
                 Some(one) => self.call_specialized(&one, args, sink, span),
                 None => self.inline(func, args, sink, span),
             };

@@ -139,6 +139,7 @@ impl Lowerer<'_> {
         let mut activation = Activation::new(self.hir, source, func, Exit::Block(exit), outside);
         activation.result = sink;
         let outer = std::mem::replace(&mut self.active, activation);
+        self.decisions.borrow_mut().enter(span);
         let outer_span = self.builder.set_span(source.span);
         for (local, argument) in source.params.iter().zip(args) {
             self.bind_argument(*local, *argument, span)?;
@@ -150,6 +151,7 @@ impl Lowerer<'_> {
         self.builder.jump(join);
         let code = self.thrown_code()?;
         self.records.end(scope);
+        self.decisions.borrow_mut().leave();
         self.active = outer;
         self.builder.set_span(outer_span);
         if let Some(code) = code {

@@ -74,7 +74,7 @@ use errors::Status;
 use memory::Base;
 use pointer::{PointerHome, Pointers, SeenKinds};
 use ring::Records;
-use specialize::{Shared, Specialization};
+use specialize::{CallDecisions, Shared, Specialization};
 
 /// The result of lowering: a diagnostic ends the lowering of its function.
 type Lower<T> = Result<T, Box<Diagnostic>>;
@@ -341,6 +341,8 @@ struct Lowerer<'a> {
     active: Activation<'a>,
     /// What the MIR function is a specialization of.
     specialization: Option<Rc<Specialization>>,
+    /// Which calls share a specialization.
+    decisions: Rc<RefCell<CallDecisions>>,
     builder: Builder,
     loops: Vec<loops::EnclosingLoop>,
     status: Status,
@@ -362,8 +364,17 @@ struct Lowerer<'a> {
 impl<'a> Lowerer<'a> {
     fn function(program: &'a Context<'a>, wanted: &Wanted) -> Lower<Lowered> {
         let mut known = FunctionFacts::default();
+        let decisions = Rc::new(RefCell::new(CallDecisions::default()));
         loop {
-            let (function, found) = Self::with_known(program, wanted, &known)?;
+            let before = decisions.borrow().inlined();
+            let lowered = Self::with_known(program, wanted, &known, &decisions);
+            if decisions.borrow().inlined() > before {
+                // The facts are about other calls, pointers and records by now.
+                decisions.borrow_mut().start_again();
+                known = FunctionFacts::default();
+                continue;
+            }
+            let (function, found) = lowered?;
             if found == known {
                 return Ok(function);
             }
@@ -375,6 +386,7 @@ impl<'a> Lowerer<'a> {
         program: &'a Context<'a>,
         wanted: &Wanted,
         known: &FunctionFacts,
+        decisions: &Rc<RefCell<CallDecisions>>,
     ) -> Lower<(Lowered, FunctionFacts)> {
         let id = wanted.source();
         let specialization = match wanted {
@@ -413,6 +425,7 @@ impl<'a> Lowerer<'a> {
             hir: program.hir,
             active: Activation::new(program.hir, source, id, Exit::Return, Outside { loops: 0, scope: 1 }),
             specialization,
+            decisions: Rc::clone(decisions),
             builder,
             loops: Vec::new(),
             status: Status::None,

@@ -12,7 +12,7 @@
 //! What is equal in all these calls is a constant of the function: the size of the pointee, and an offset of 0.
 //! The rest is passed. A call with a pointer that has several possible pointees is inlined.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::super::machine::Inlining;
@@ -37,6 +37,56 @@ const MAX_ADDED: u64 = 400;
 pub(super) struct Shared {
     /// Whether it may release a record or an object through a pointer.
     releases: bool,
+}
+
+/// Which calls share a specialization. The pointees of a pointer that changes are known only after the whole
+/// function was lowered, and lowering repeats until it finds no new ones: a call may share one at first, and has
+/// to be inlined later.
+#[derive(Debug, Default)]
+pub(super) struct CallDecisions {
+    /// The calls that are being inlined, outermost first.
+    path: Vec<Span>,
+    /// The calls that shared a specialization, each with the calls around it.
+    specialized: BTreeSet<Vec<Span>>,
+    /// Those that did and could not later: they are inlined from the start.
+    inlined: BTreeSet<Vec<Span>>,
+}
+
+impl CallDecisions {
+    /// The number of calls that are inlined from the start.
+    pub(super) fn inlined(&self) -> usize {
+        self.inlined.len()
+    }
+
+    /// Forgets what earlier lowerings found, except which calls are inlined from the start.
+    pub(super) fn start_again(&mut self) {
+        self.path.clear();
+        self.specialized.clear();
+    }
+
+    /// Enters an inlined call.
+    pub(super) fn enter(&mut self, call: Span) {
+        self.path.push(call);
+    }
+
+    /// Leaves the innermost inlined call.
+    pub(super) fn leave(&mut self) {
+        self.path.pop();
+    }
+
+    fn key(&self, call: Span) -> Vec<Span> {
+        self.path.iter().copied().chain([call]).collect()
+    }
+
+    /// Records whether a call can share a specialization now.
+    fn note(&mut self, call: Span, is_specialized: bool) {
+        let key = self.key(call);
+        if is_specialized {
+            self.specialized.insert(key);
+        } else if self.specialized.contains(&key) {
+            self.inlined.insert(key);
+        }
+    }
 }
 
 /// A helper with pointers to these kinds of memory.
@@ -143,7 +193,8 @@ impl Visitor for Body {
 
     fn stmt(&mut self, stmt: &Stmt) {
         self.parts += 1;
-        self.releases |= matches!(stmt.kind, StmtKind::Free(_) | StmtKind::Release(_));
+        self.releases |=
+            matches!(stmt.kind, StmtKind::Free(_) | StmtKind::Release(_) | StmtKind::Give { .. });
     }
 }
 
@@ -153,8 +204,22 @@ impl Lowerer<'_> {
         self.specialization.as_ref().map_or_else(|| self.builder.id(), |one| one.within)
     }
 
-    /// The specialization of a helper for these arguments; `None` if the call is to be inlined.
-    pub(super) fn specialization(&self, helper: FuncId, args: &[Argument]) -> Option<Rc<Specialization>> {
+    /// The specialization of a helper for a call; `None` if the call is to be inlined.
+    pub(super) fn specialization(
+        &self,
+        helper: FuncId,
+        args: &[Argument],
+        call: Span,
+    ) -> Option<Rc<Specialization>> {
+        let mut decisions = self.decisions.borrow_mut();
+        let is_inlined = decisions.inlined.contains(&decisions.key(call));
+        let found = if is_inlined { None } else { self.fitting(helper, args) };
+        decisions.note(call, found.is_some());
+        found
+    }
+
+    /// The specialization of a helper for these arguments; `None` if they cannot be passed.
+    fn fitting(&self, helper: FuncId, args: &[Argument]) -> Option<Rc<Specialization>> {
         let shared = self.program.shared.get(&helper)?;
         let mut passed = Vec::with_capacity(args.len());
         for arg in args {

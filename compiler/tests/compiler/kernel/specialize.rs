@@ -129,3 +129,33 @@ fn root_shared_helpers_do_what_inlined_ones_do() {
         assert_eq!(results[0][at], expected, "result {at} of {:?}", results[0]);
     }
 }
+
+/// The pointees of `own` are known only when all of `outer` was lowered: the first time the call could share a
+/// function, later it is inlined, and the objects after it are others than before.
+#[test]
+fn a_call_that_is_inlined_later_changes_no_object() {
+    let script = "
+        struct Pair { a: char, b: u32 }
+        var numbers: array<u32, char>(15)
+        var kept: lru_hash<i64, *Pair>(16)
+        @helper fn fill(p: *Pair) -> u32 {
+            for (key, value in numbers) {
+                var inner = new Pair()
+                kept[0] = inner
+            }
+            return 99
+        }
+        @helper fn outer(n: u64) -> u64 {
+            var own = new Pair()
+            kept[0] = own
+            fill(own)
+            var last = new Pair()
+            return 31
+        }
+        @perf_event fn watch(ctx: *bpf_perf_event_data) -> i32 {
+            outer(3)
+            return fill(null) as i32
+        }";
+    let machine = Machine { inlining: Inlining::Once, ..Arch::X86_64.into() };
+    build(script, &[], machine).unwrap_or_else(|errors| panic!("{errors:#?}"));
+}
