@@ -62,8 +62,15 @@ fn root_half_of_the_time_elsewhere_is_half_of_the_time_running() {
             spin_on(1, Duration::from_millis(10));
         },
         |tid| {
-            let outcome = run_script("half", WATCH, &[format!("--task={tid}")]);
-            assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+            // A busy machine may keep the plugin from running between two calls: then the counters are not
+            // enabled over the same time, and it measures again.
+            let measured = || {
+                let outcome = run_script("half", WATCH, &[format!("--task={tid}")]);
+                assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+                let whole = outcome.numbers("seen")[2];
+                ((whole - outcome.numbers("other")[1]).abs() * 100 < whole).then_some(outcome)
+            };
+            let outcome = (0..10).find_map(|_| measured()).expect("two calls in a row, once in ten times");
             let seen = outcome.numbers("seen");
             let [raw, scaled, enabled, running] = seen[..] else { panic!("{outcome:#?}") };
             // Time that is not on this CPU is on the other: the two parts add up to the whole, however busy
