@@ -84,7 +84,7 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     assert!(outcome.row("acknowledged")[1].parse::<u64>().expect("a number") >= 20, "{outcome:#?}");
     let window: u64 = outcome.row("window")[1].parse().expect("a number");
     assert!((1..=10).contains(&window), "it starts with 10 and does not grow: {outcome:#?}");
-    assert!(!is_registered(&name), "{:?}", algorithms("available"));
+    within(5, "it is gone", || !is_registered(&name));
     let processes: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
     let registered = format!("{name} (tcp_congestion_ops)");
     let lists = processes.as_array().expect("a list").iter().map(|process| &process["registered"]);
@@ -147,7 +147,7 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     let waits = format!("stays.wasm: waiting, with `{long}`, `second` registered, until this is stopped");
     assert!(outcome.code == 0 && outcome.stderr.starts_with(&waits), "{outcome:#?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-    assert!(!is_registered(&long[..15]) && !is_registered(&given), "{:?}", algorithms("available"));
+    within(5, "both are gone", || !is_registered(&long[..15]) && !is_registered(&given));
     let run = |flags: &[&str]| {
         let folder = Folder::new();
         let file = folder.write("stays.wasm", compile("stays", &script).plugin);
@@ -173,7 +173,7 @@ fn root_a_plugin_that_waited_or_failed_does_not_stay() {
         let script = script.replace("var refused = register", "var refused : u32 = register");
         let outcome = run_script::<&str>(name, &script, &[]);
         assert_eq!(outcome.code, if name == "failed" { 3 } else { 0 }, "{outcome:#?}");
-        assert!(!is_registered(&own));
+        within(5, "it is gone", || !is_registered(&own));
     }
 }
 
