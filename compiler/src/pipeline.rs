@@ -392,12 +392,15 @@ fn kernel_half(
     let before = Target { kernel: Some(WITHOUT_ITERATORS), ..target };
     let may_have_older = target.kernel.is_none() && !target.only_newest;
     let of_archs = |target: Target| archs.iter().map(move |arch| (target, *arch));
+    let compile_all =
+        |jobs: &[(Target, Arch)]| side_by_side(jobs, file, |(target, arch)| compiled(*target, *arch));
     let mut jobs: Vec<(Target, Arch)> = of_archs(target).collect();
-    if may_have_older && has_loops(hir, split) {
+    // Whether older kernels need objects of their own shows in the others. CPUs that would idle begin with them.
+    if may_have_older && has_loops(hir, split) && 2 * jobs.len() <= cpus() {
         jobs.extend(of_archs(before));
     }
-    let mut done = side_by_side(&jobs, file, |(target, arch)| compiled(*target, *arch));
-    let older = done.split_off(archs.len());
+    let mut done = compile_all(&jobs);
+    let mut older = done.split_off(archs.len());
     let best = done.into_iter().collect::<Result<Vec<_>, _>>()?;
     let any = |has: fn(&kernel::Object) -> bool| best.iter().any(|(_, object)| has(object));
     let (uses_iterators, passes_memory) =
@@ -405,12 +408,10 @@ fn kernel_half(
     if !may_have_older || !(uses_iterators || passes_memory) {
         return Ok((best, Vec::new()));
     }
-    let older = if older.is_empty() {
-        archs.iter().map(|arch| compiled(before, *arch)).collect()
-    } else {
-        older.into_iter().collect::<Result<Vec<_>, _>>()
-    };
-    let Ok(older) = older else { return Ok((best, Vec::new())) };
+    if older.is_empty() {
+        older = compile_all(&of_archs(before).collect::<Vec<_>>());
+    }
+    let Ok(older) = older.into_iter().collect::<Result<Vec<_>, _>>() else { return Ok((best, Vec::new())) };
     // A host picks an object by the kernel functions that it names. Without iterators there is none to tell
     // the two apart, but kernels before 6.2 refuse the first: they take no key of a map from memory that a
     // function is passed. The second is for all then. Source: kernel/bpf/verifier.c, `map_key_value_types`,
@@ -432,6 +433,15 @@ fn has_loops(hir: &Hir, split: &Split) -> bool {
     loops.0
 }
 
+/// The stack of a thread that compiles: as much as the first thread of a process has by default, on which the
+/// stages are also run.
+const STACK_BYTES: usize = 8 << 20;
+
+/// The number of CPUs that this process may use.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The results of jobs, which run in parallel if the machine has several CPUs and this process may start threads.
 fn side_by_side<J: Sync, T: Send + Sync>(
     jobs: &[J],
@@ -448,11 +458,12 @@ fn side_by_side<J: Sync, T: Send + Sync>(
             result.get_or_init(|| back_end("the kernel half", file, || run(job)));
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    let threads = cpus().min(jobs.len());
     std::thread::scope(|scope| {
         for _ in 1..threads {
             // Jobs that no other thread takes are done by this one.
-            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            if thread.spawn_scoped(scope, work).is_err() {
                 break;
             }
         }

@@ -138,7 +138,7 @@ fn root_map_iterations_take_no_message() {
             for (i in 0..4000) { table[i] = 1 }
             var met : u64 = 0
             var before = read(writes).raw
-            for (turn in 0..10) {
+            for (i in 0..10) {
                 for (key, value in table) { met += value }
                 for (key, value in table) { met += value  break }
             }

@@ -238,6 +238,8 @@ impl Output {
                 self.bases.extend(scratch.map(|base| (function.id, base)));
                 self.functions.push(function);
             }
+            // Other callers of a specialization meet its error again.
+            Err(diagnostic) if self.errors.contains(&diagnostic) => {}
             Err(diagnostic) => self.errors.push(*diagnostic),
         }
     }

@@ -211,16 +211,16 @@ impl Lowerer<'_> {
         args: &[Argument],
         call: Span,
     ) -> Option<Rc<Specialization>> {
+        let shared = *self.program.shared.get(&helper)?;
         let mut decisions = self.decisions.borrow_mut();
         let is_inlined = decisions.inlined.contains(&decisions.key(call));
-        let found = if is_inlined { None } else { self.fitting(helper, args) };
+        let found = if is_inlined { None } else { self.fitting(helper, shared, args) };
         decisions.note(call, found.is_some());
         found
     }
 
     /// The specialization of a helper for these arguments; `None` if they cannot be passed.
-    fn fitting(&self, helper: FuncId, args: &[Argument]) -> Option<Rc<Specialization>> {
-        let shared = self.program.shared.get(&helper)?;
+    fn fitting(&self, helper: FuncId, shared: Shared, args: &[Argument]) -> Option<Rc<Specialization>> {
         let mut passed = Vec::with_capacity(args.len());
         for arg in args {
             passed.push(match arg {

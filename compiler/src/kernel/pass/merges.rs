@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use super::decide::deciding;
 use super::origins::Origins;
-use super::outline::headers;
+use super::outline::{headers, natural_blocks};
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
@@ -106,17 +106,11 @@ impl Merges<'_> {
         let iterated: BTreeSet<Block> = headers(self.function, &order).collect();
         let mut found = Vec::new();
         for header in order.iter().copied().filter(|block| !iterated.contains(block)) {
-            let mut inside = BTreeSet::from([header]);
-            let is_back = |from: &&Block| dominators.dominates(header, **from);
-            let mut open: Vec<Block> = predecessors[header].iter().filter(is_back).copied().collect();
-            if open.is_empty() {
+            if !predecessors[header].iter().any(|from| dominators.dominates(header, *from)) {
                 continue;
             }
-            while let Some(block) = open.pop() {
-                if inside.insert(block) {
-                    open.extend(&predecessors[block]);
-                }
-            }
+            let mut inside = BTreeSet::from([header]);
+            inside.extend(natural_blocks(&predecessors, &dominators, header));
             found.extend(inside.iter().filter_map(|block| match &self.function.blocks[*block].term {
                 Terminator::Branch { cond, then, otherwise } => {
                     let leaves = [then, otherwise].iter().any(|to| !inside.contains(&to.block));

@@ -220,7 +220,18 @@ fn body(
     dominators: &Dominators,
     header: Block,
 ) -> Option<Body> {
-    let mut seen = vec![false; function.blocks.len()];
+    let blocks = natural_blocks(predecessors, dominators, header);
+    let mut inside = function.blocks[header].term.successors().filter(|block| blocks.contains(block));
+    let entry = inside.next()?;
+    if inside.next().is_some() {
+        return None;
+    }
+    Some(Body { entry, blocks })
+}
+
+/// The blocks of the natural loop of a header without the header, in no order; none if it is no header.
+pub fn natural_blocks(predecessors: &Predecessors, dominators: &Dominators, header: Block) -> Vec<Block> {
+    let mut seen = vec![false; predecessors.len()];
     let mut blocks = Vec::new();
     let mut open: Vec<Block> =
         predecessors[header].iter().copied().filter(|from| dominators.dominates(header, *from)).collect();
@@ -230,12 +241,7 @@ fn body(
             open.extend(&predecessors[block]);
         }
     }
-    let mut inside = function.blocks[header].term.successors().filter(|block| seen[block.index()]);
-    let entry = inside.next()?;
-    if inside.next().is_some() {
-        return None;
-    }
-    Some(Body { entry, blocks })
+    blocks
 }
 
 fn natural_loop(

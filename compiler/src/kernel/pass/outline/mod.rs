@@ -37,7 +37,7 @@ use crate::kernel::mir::{
     Block, Callee, Condition, FunctionOrigin, Inst, MirFunction, Op, Program, Target, Terminator, Type, Value,
 };
 pub(super) use helpers::run as make_apart;
-pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
+pub(super) use loops::{Loop, Turn, headers, loops, natural_blocks, split, turn_entries};
 pub(super) use maker::{Caller, Maker, keep_only, load};
 pub(super) use packets::Tested;
 use plan::{Allowed, Carried, Plan};
