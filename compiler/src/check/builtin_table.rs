@@ -370,6 +370,33 @@ pub const BUILTINS: &[Builtin] = &[
     kernel("comm", &["() -> str(16)"], "The command name of the task that is running.", |body, _, span| {
         body.comm_call(span)
     }),
+    kernel(
+        "str",
+        &["(pointer) -> str(N)", "(pointer, bytes) -> str(N)"],
+        "The text at an address of the kernel or of a user program. Without `bytes` the destination says how \
+         long it may be, else it has 64 bytes. What cannot be read is empty, and is counted.",
+        |body, args, span| body.str_call(args, None, span),
+    ),
+    kernel(
+        "exists",
+        &["(pointer->member) -> bool"],
+        "Whether the running kernel's struct has this member. Only where it does may a member be read that the \
+         kernel of the build lacks.",
+        |body, args, span| body.exists_call(&args[0], span),
+    ),
+    kernel(
+        "container_of",
+        &["(pointer, struct, member) -> *struct"],
+        "The kernel struct in which the pointer points to this member.",
+        |body, args, span| body.container_of_call(args, span),
+    ),
+    kernel(
+        "join",
+        &["(texts, separator) -> str(N)"],
+        "The texts of an array of pointers that ends with null, such as `argv`: at most 20, as many bytes as \
+         the destination has.",
+        |body, args, span| body.join_call(&args[0], &args[1], None, span),
+    ),
     kernel("cgroup_id", &["() -> u64"], "The cgroup of the task that is running.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::CgroupId, body.common().u64, span)
     }),

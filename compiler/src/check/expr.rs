@@ -88,8 +88,12 @@ impl Body<'_, '_> {
             }
             ast::ExprKind::Name(name) => self.name(name, span),
             ast::ExprKind::Paren(inner) => self.unsettled(inner, wanted),
-            ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => self.load(expr),
-            ast::ExprKind::Call { callee, args } => self.call(callee, args, span),
+            ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => {
+                self.record_bytes(expr, wanted).unwrap_or_else(|| self.load(expr))
+            }
+            ast::ExprKind::Call { callee, args } => {
+                self.text_call(callee, args, wanted, span).unwrap_or_else(|| self.call(callee, args, span))
+            }
             ast::ExprKind::Unary(op, operand) => self.unary(*op, operand, span),
             ast::ExprKind::Binary(op, left, right) => self.binary(*op, left, right, span),
             ast::ExprKind::Cast(value, ty) => self.cast(value, ty, span),
@@ -167,10 +171,13 @@ impl Body<'_, '_> {
             Some(Symbol::Function(id)) => self.function_value(id, span),
             Some(Symbol::Error) => self.error_expr(span),
             Some(symbol) => self.no_value(name, symbol, span),
-            None => {
-                self.unknown_name(name, span);
-                self.error_expr(span)
-            }
+            None => match self.kernel_enumerator(name, span) {
+                Some(found) => found,
+                None => {
+                    self.unknown_name(name, span);
+                    self.error_expr(span)
+                }
+            },
         }
     }
 
@@ -262,7 +269,10 @@ impl Body<'_, '_> {
         let kernel = self.half() == Half::Kernel;
         let fits = match (number(from.expr.ty), number(to)) {
             (true, true) => true,
-            (false, false) => pointer(from.expr.ty) && pointer(to) && !self.loses_context(from.expr.ty, to),
+            (false, false) => {
+                self.is_text_cast(from.expr.ty, to)
+                    || (pointer(from.expr.ty) && pointer(to) && !self.loses_context(from.expr.ty, to))
+            }
             (true, false) => {
                 pointer(to) && kernel && (wide(from.expr.ty) || from.literal) && !types.is_context_pointer(to)
             }
@@ -303,6 +313,12 @@ impl Body<'_, '_> {
             }
             _ => self.make(ExprKind::Convert(Box::new(from.expr)), to, span),
         }
+    }
+
+    /// Whether a cast takes the bytes of an array as text.
+    fn is_text_cast(&self, from: TypeId, to: TypeId) -> bool {
+        let types = &self.checker.types;
+        matches!((types.kind(from), types.kind(to)), (TypeKind::Array(element, _), TypeKind::Str(_)) if self.is_byte(*element))
     }
 
     /// Whether a cast creates a context from something else, or something else from a context whose members

@@ -10,7 +10,7 @@ use crate::diag::Diagnostic;
 use crate::hir::{self, Expr, FuncId, FunctionKind, Half, Local, LocalId, StmtKind};
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{TypeId, TypeKind};
+use crate::types::{StructId, TypeId, TypeKind};
 
 /// The meaning of a name inside a function.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +57,8 @@ pub(super) struct Body<'c, 'a> {
     scopes: Vec<HashMap<String, (Scoped, Span)>>,
     named_result: Option<LocalId>,
     written_ret: bool,
+    /// The struct and the member that each `exists` asks for.
+    pub(super) tested_members: HashMap<Span, (StructId, String)>,
 }
 
 impl Checker<'_> {
@@ -171,6 +173,7 @@ impl<'c, 'a> Body<'c, 'a> {
             scopes: vec![HashMap::new()],
             named_result: None,
             written_ret: false,
+            tested_members: HashMap::new(),
         }
     }
 }

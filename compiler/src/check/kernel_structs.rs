@@ -17,6 +17,9 @@ use crate::kernel_types::{KernelType, Member, Pointee, Spelling};
 use crate::source::Span;
 use crate::types::{Field, IntType, StructDef, StructId, StructOrigin, TypeId, TypeKind};
 
+/// What the names of tracepoints' records begin with.
+pub(super) const RECORD: &str = "trace_event_raw_";
+
 impl Checker<'_> {
     /// Returns the struct of the kernel of this name, which the script does not declare.
     pub(super) fn kernel_struct(&mut self, name: &str) -> TypeId {
@@ -70,7 +73,7 @@ impl Checker<'_> {
     pub(super) fn kernel_member(&mut self, id: StructId, name: &ast::Ident) -> Option<usize> {
         let def = self.types.struct_def(id);
         let (structure, declared) = (def.name.clone(), def.field(&name.name));
-        if structure.starts_with("trace_event_raw_") && name.name == "ent" {
+        if structure.starts_with(RECORD) && name.name == "ent" {
             self.report(hidden_entry(name));
             return None;
         }
@@ -84,12 +87,31 @@ impl Checker<'_> {
         match (declared, real) {
             (Some(index), Some(real)) => self.declared_member(id, index, &real, name.span).then_some(index),
             (Some(index), None) if !self.kernel().has_structure(&structure) => Some(index),
+            (Some(index), None) if self.is_existing(id, name) => Some(index),
             (None, Some(real)) => self.add_member(id, &real, name.span),
             (declared, None) => {
-                self.report_no_member(&structure, name, declared.is_some());
+                if self.is_existing(id, name) {
+                    let text = format!("the type of `{}` in other kernels is not known", name.name);
+                    self.report(
+                        Diagnostic::error(511, name.span, text)
+                            .note(format!(
+                                "`{structure}` has no such member in the kernel that this is compiled for"
+                            ))
+                            .help(format!("declare it: `struct {structure} {{ {}: TYPE }}`", name.name)),
+                    );
+                } else {
+                    self.report_no_member(&structure, name, declared.is_some());
+                }
                 None
             }
         }
+    }
+
+    /// Whether the running kernel may have a member that the one of the build lacks: an `exists` asks for it,
+    /// or has found it.
+    fn is_existing(&self, id: StructId, name: &ast::Ident) -> bool {
+        self.asked_member == Some(name.span)
+            || self.existing.iter().any(|(owner, member)| *owner == id && *member == *name.name)
     }
 
     /// Checks every member of a struct that is copied from the kernel: a copy also reads members that the
@@ -158,7 +180,7 @@ impl Checker<'_> {
         let ty = self.types.struct_def(id).fields[index].ty;
         let scalar = self.types.scalar(ty).is_some();
         let real_scalar = real.ty.scalar().is_some() || matches!(real.ty, KernelType::Pointer(_));
-        if real.bitfield.is_none() && scalar == real_scalar {
+        if scalar == real_scalar {
             let int = real.ty.scalar().and_then(|(bytes, signed)| self.int_of(bytes, signed));
             let int = int.and_then(|ty| self.types.int(ty));
             self.keep_member(id, index, real, int);
@@ -175,7 +197,9 @@ impl Checker<'_> {
     }
 
     fn add_member(&mut self, id: StructId, real: &Member, span: Span) -> Option<usize> {
-        let ty = if real.bitfield.is_some() { None } else { self.member_type(&real.ty) };
+        // The verifier wants plain loads of the records of tracepoints.
+        let is_record = self.types.struct_def(id).name.starts_with(RECORD);
+        let ty = if is_record && real.bitfield.is_some() { None } else { self.member_type(&real.ty) };
         let Some(ty) = ty else {
             let text = format!("member `{}` cannot be read", real.name);
             self.report(
@@ -201,6 +225,7 @@ impl Checker<'_> {
             int,
             is_enum: matches!(element, KernelType::Enum { .. }),
             is_pointer: matches!(element, KernelType::Pointer(_) | KernelType::Function),
+            is_bitfield: real.bitfield.is_some(),
             in_union: real.in_union,
         };
         self.kernel_members.members.insert((id, index), member);
@@ -240,19 +265,16 @@ impl Checker<'_> {
                 let to = self.pointee_type(to);
                 Some(self.types.intern(TypeKind::Ptr(to)))
             }
-            KernelType::Array { element, len } if *len > 0 => {
+            KernelType::Array { element, len } => {
                 let element = match **element {
                     KernelType::Int { spelling: Spelling::Char, .. } => common.char,
-                    ref element
-                        if element.scalar().is_some() || matches!(element, KernelType::Pointer(_)) =>
-                    {
-                        self.member_type(element)?
-                    }
-                    _ => return None,
+                    ref element => self.member_type(element)?,
                 };
                 Some(self.types.intern(TypeKind::Array(element, u64::from(*len))))
             }
-            KernelType::Struct { name, .. } if !name.is_empty() => Some(self.struct_named(name)),
+            KernelType::Struct { name, .. } | KernelType::Union { name, .. } if !name.is_empty() => {
+                Some(self.struct_named(name))
+            }
             _ => None,
         }
     }
@@ -316,6 +338,14 @@ impl Checker<'_> {
 impl Body<'_, '_> {
     /// Checks the members of a struct whose value is copied from the kernel's memory.
     pub(super) fn check_copy(&mut self, lvalue: &Lvalue) {
+        if let TypeKind::Array(_, 0) = self.checker.types.kind(lvalue.ty) {
+            self.report(
+                Diagnostic::error(511, lvalue.span, "a flexible array cannot be copied")
+                    .note("its length is not part of its type")
+                    .help("read its elements: `[0]`"),
+            );
+            return;
+        }
         let TypeKind::Struct(id) = *self.checker.types.kind(lvalue.ty) else { return };
         let mut root = lvalue;
         while let LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } = &root.kind {

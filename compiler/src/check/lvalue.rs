@@ -134,13 +134,14 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(401, index.expr.span, text));
             return None;
         }
+        // A flexible array of a kernel struct has as many elements as the kernel gave it.
+        let end = if len == 0 { i128::MAX } else { i128::from(len) };
         if let Some(value) = index.constant
-            && !(0..i128::from(len)).contains(&value)
+            && !(0..end).contains(&value)
         {
             let text = format!("index {value} is outside `{}`", self.type_name(base.ty));
-            self.report(
-                Diagnostic::error(406, index.expr.span, text).label(format!("from 0 to {}", len - 1)),
-            );
+            let last = if len == 0 { "from 0".to_owned() } else { format!("from 0 to {}", len - 1) };
+            self.report(Diagnostic::error(406, index.expr.span, text).label(last));
             return None;
         }
         let index = Box::new(index.expr);

@@ -31,6 +31,7 @@ mod helper;
 mod histogram;
 mod impls;
 mod items;
+mod kernel_facts;
 mod kernel_structs;
 mod lifecycle;
 mod literal;
@@ -56,6 +57,7 @@ mod same_sides;
 mod signatures;
 mod simple;
 mod stmt;
+mod text;
 mod type_items;
 mod types;
 
@@ -123,6 +125,14 @@ struct Checker<'a> {
     copied: HashSet<StructId>,
     /// Structs of the kernel that no script declares.
     kernel_structs: HashMap<String, StructId>,
+    /// Members that the running kernel has here, whatever the kernel that the script is compiled for has.
+    existing: Vec<(StructId, String)>,
+    /// Members that scripts declare of a kernel struct and the kernel of the build lacks.
+    strange_members: Vec<(StructId, String, Span)>,
+    /// Members that an `exists` asked for.
+    tested_members: HashSet<(StructId, String)>,
+    /// The name of the member that an `exists` asks for.
+    asked_member: Option<Span>,
     /// Facts about their members that the types do not contain.
     kernel_members: crate::hir::KernelStructs,
     /// The number of parts of each type, if more than one.
@@ -167,6 +177,10 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         own_values: HashSet::new(),
         copied: HashSet::new(),
         kernel_structs: HashMap::new(),
+        existing: Vec::new(),
+        strange_members: Vec::new(),
+        tested_members: HashSet::new(),
+        asked_member: None,
         kernel_members: crate::hir::KernelStructs::default(),
         weights: HashMap::new(),
         methods: IndexVec::new(),
@@ -216,6 +230,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
     checker.check_handlers();
     checker.check_pointer_globals(&functions);
     checker.check_values_of_kernel_structs();
+    checker.check_strange_members();
     if checker.diagnostics.has_errors() {
         return None;
     }

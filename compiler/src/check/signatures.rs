@@ -1,5 +1,7 @@
 //! Signatures: the parameters and results of each kind of function (language reference, 4.2 to 4.12, 11.8).
 
+use std::collections::HashSet;
+
 use ks_wit::program_kind::Context;
 
 use super::names::Symbol;
@@ -276,12 +278,25 @@ impl Checker<'_> {
             .fields
             .iter()
             .filter(|_| known)
-            .find(|field| self.kernel().member(&name, &field.name).is_none());
-        let strange = strange.map(|field| field.name.clone());
+            .filter(|field| self.kernel().member(&name, &field.name).is_none())
+            .map(|field| (id, field.name.clone(), span));
+        self.strange_members.extend(strange.collect::<Vec<_>>());
         self.give_to_kernel(id);
-        if let Some(strange) = strange {
-            let text = format!("`{name}` is a kernel struct; its layout is the kernel's");
-            let note = format!("the kernel's has no member `{strange}`");
+    }
+
+    /// Warns of members that a script declares and the kernel lacks, once for each struct. A script that asks
+    /// whether the running kernel has a member knows.
+    pub(super) fn check_strange_members(&mut self) {
+        let mut warned = HashSet::new();
+        for (id, member, span) in std::mem::take(&mut self.strange_members) {
+            if self.tested_members.contains(&(id, member.clone())) || !warned.insert(id) {
+                continue;
+            }
+            let text = format!(
+                "`{}` is a kernel struct; its layout is the kernel's",
+                self.types.struct_def(id).name
+            );
+            let note = format!("the kernel's has no member `{member}`");
             self.report(Diagnostic::warning(512, span, text).note(note));
         }
     }

@@ -348,21 +348,29 @@ impl Body<'_, '_> {
     fn conditional(&mut self, one: &ast::If, span: Span, out: &mut Block) {
         let (cond, then) = match &one.cond {
             ast::Cond::Expr(cond) => {
-                let cond = self.not_last(|body| body.condition(cond));
-                (cond, self.block(&one.then))
+                let checked = self.not_last(|body| body.condition(cond));
+                (checked, self.knowing(cond, true, |body| body.block(&one.then)))
             }
             ast::Cond::Var { name, value } => self.scoped(|body| {
                 let cond = body.not_last(|body| body.bound_condition(name, value, out));
                 (cond, body.block(&one.then))
             }),
         };
+        let otherwise = match &one.cond {
+            ast::Cond::Expr(cond) => self.knowing(cond, false, |body| body.otherwise(one)),
+            ast::Cond::Var { .. } => self.otherwise(one),
+        };
+        out.push(Stmt { kind: StmtKind::If { cond, then, otherwise }, span });
+    }
+
+    fn otherwise(&mut self, one: &ast::If) -> Block {
         let mut otherwise = Vec::new();
         match &one.otherwise {
             Some(ast::Else::Block(block)) => otherwise = self.block(block),
             Some(ast::Else::If(nested, span)) => self.conditional(nested, *span, &mut otherwise),
             None => {}
         }
-        out.push(Stmt { kind: StmtKind::If { cond, then, otherwise }, span });
+        otherwise
     }
 
     fn jump(&mut self, kind: StmtKind, keyword: &str, span: Span) -> Option<StmtKind> {

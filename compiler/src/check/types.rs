@@ -114,7 +114,7 @@ impl Checker<'_> {
     fn declared_type(&mut self, name: &str, span: Span, position: Position) -> TypeId {
         let error = self.types.common().error;
         match self.names.get(name) {
-            Some(Symbol::Type(ty)) if position == Position::Pointee => ty,
+            Some(Symbol::Type(ty)) if position == Position::Pointee => self.pointee(name, ty),
             Some(Symbol::Type(ty)) => self.type_by_value(name, ty, span),
             Some(Symbol::Error) => error,
             Some(_) => {
@@ -129,6 +129,13 @@ impl Checker<'_> {
                 error
             }
         }
+    }
+
+    /// Returns the type behind a pointer. The enum `perf_event` hides a struct of the kernel by its name, and no
+    /// pointer to it is of use in the kernel half.
+    fn pointee(&mut self, name: &str, ty: TypeId) -> TypeId {
+        let hides = ty == self.known.perf_event && self.half == Half::Kernel;
+        if hides && self.kernel().has_structure(name) { self.kernel_struct(name) } else { ty }
     }
 
     /// Returns the type of a value. Rejects a context, which has no value, and records structs whose layout

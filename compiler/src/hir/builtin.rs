@@ -3,6 +3,9 @@
 
 use super::{CounterId, Expr, FuncId, ImplId, MapId, RingId};
 
+/// Maximum number of bytes between two texts of `join`.
+pub const MAX_SEPARATOR: usize = 4;
+
 /// Whether reading a queue or stack removes the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TakeOp {
@@ -105,6 +108,7 @@ names! {
 }
 
 // Properties of a call: text by its bytes, and choices.
+impl Parts for i64 {}
 impl Parts for u8 {}
 impl Parts for String {}
 impl Parts for bool {}
@@ -231,6 +235,38 @@ builtins! {
         "cpu" -> "bpf_get_smp_processor_id" Cpu,
         /// `comm() -> str(16)`: bpf_get_current_comm.
         "comm" -> "bpf_get_current_comm" Comm,
+        /// `str(p)` and `str(p, bytes)`: the text at an address of the kernel or of a user program, a u64.
+        "str" Text(operand: Box<Expr>),
+        /// `join(p, separator)`: the texts behind an array of pointers, a u64, that a null pointer ends.
+        "join" Join {
+            /// The address of the first pointer.
+            pointers: Box<Expr>,
+            /// The text between two, at most as long as [`MAX_SEPARATOR`].
+            separator: Vec<u8>,
+        },
+        /// Member of a tracepoint's record whose length differs from record to record: its text, or its
+        /// elements.
+        "record member" RecordBytes {
+            /// The member that says where the bytes are, a u32: length in the upper half, offset in the lower.
+            place: Box<Expr>,
+            /// Whether the offset counts from the end of that member, else from the start of the record.
+            relative: bool,
+        },
+        /// Value of an enumerator in the running kernel.
+        "enumerator" Enumerator {
+            /// Name of the enum.
+            owner: String,
+            /// Name of the enumerator.
+            name: String,
+            /// Value in the kernel that the script is compiled for.
+            value: i64,
+        },
+        /// `exists(p->member)`: whether the running kernel has the member whose address this is. The pointer is
+        /// not evaluated.
+        "exists" Exists(operand: Box<Expr>),
+        /// `container_of(p, T, member)`: the struct in which `p` points to the member. The operand is the address of
+        /// that member of a struct that starts at `p`.
+        "container_of" ContainerOf(operand: Box<Expr>),
         /// `cgroup_id() -> u64`: bpf_get_current_cgroup_id.
         "cgroup_id" -> "bpf_get_current_cgroup_id" CgroupId,
         /// `r.reserve()`: a pointer to a zeroed record, null if the ring is full. Every path submits or discards

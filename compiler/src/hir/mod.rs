@@ -127,6 +127,8 @@ pub struct KernelMember {
     pub is_enum: bool,
     /// Whether it is a pointer, or an array of them.
     pub is_pointer: bool,
+    /// Whether it is a bit-field.
+    pub is_bitfield: bool,
     /// Whether other members overlap it.
     pub in_union: bool,
 }

@@ -128,8 +128,13 @@ pub(super) fn raw_proto(btf: &Btf, id: TypeId) -> Option<(TypeId, Vec<(&str, Typ
     None
 }
 
-/// Returns the struct or union with a name, which may be that of a typedef.
+/// Returns the struct or union with a name, which may be that of a typedef. One without either is the type of
+/// a member, or of its elements, and is named by it: `in6_addr.in6_u`.
 pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
+    if let Some((owner, member)) = name.rsplit_once('.') {
+        let field = btf.field(find_composite(btf, owner)?, member).ok()??;
+        return composite_of_elements(btf, field.ty);
+    }
     let tagged = btf.find_struct(name).or_else(|| btf.find(name, BtfKind::Union));
     tagged.or_else(|| {
         let id = btf.resolve(btf.find(name, BtfKind::Typedef)?).ok()?;
@@ -137,9 +142,38 @@ pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
     })
 }
 
+/// Returns the struct or union that a type is, or an array of.
+fn composite_of_elements(btf: &Btf, mut id: TypeId) -> Option<TypeId> {
+    for _ in 0..MAX_DEPTH {
+        id = btf.resolve(id).ok()?;
+        match btf.get(id).ok()? {
+            Type::Array { element, .. } => id = element,
+            Type::Struct { .. } | Type::Union { .. } => return Some(id),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Returns the type of a member: a struct or union without a name is named by the member.
+pub(super) fn member_type(btf: &Btf, owner: &str, member: &str, id: TypeId) -> KernelType {
+    let mut ty = kernel_type(btf, id);
+    let mut element = &mut ty;
+    while let KernelType::Array { element: inner, .. } = element {
+        element = inner;
+    }
+    if let KernelType::Struct { name, .. } | KernelType::Union { name, .. } = element
+        && name.is_empty()
+    {
+        *name = format!("{owner}.{member}");
+    }
+    ty
+}
+
 /// Returns whether a struct or union has only the name of a typedef.
 pub(super) fn is_typedef(btf: &Btf, name: &str) -> bool {
-    btf.find_struct(name).is_none()
+    !name.contains('.')
+        && btf.find_struct(name).is_none()
         && btf.find(name, BtfKind::Union).is_none()
         && find_composite(btf, name).is_some_and(|id| match btf.get(id) {
             Ok(Type::Struct { name, .. } | Type::Union { name, .. }) => name.is_empty(),
@@ -149,13 +183,13 @@ pub(super) fn is_typedef(btf: &Btf, name: &str) -> bool {
 
 /// Returns the members of a struct or union with anonymous ones expanded, its size in bytes, and whether it
 /// is a union.
-pub(super) fn members(btf: &Btf, id: TypeId) -> Option<(Vec<Member>, u32, bool)> {
+pub(super) fn members(btf: &Btf, owner: &str, id: TypeId) -> Option<(Vec<Member>, u32, bool)> {
     let (members, bytes, is_union) = match btf.get(id).ok()? {
         Type::Struct { members, bytes, .. } => (members, bytes, false),
         Type::Union { members, bytes, .. } => (members, bytes, true),
         _ => return None,
     };
-    let mut collector = MemberCollector { btf, found: Vec::new(), budget: MAX_MEMBERS };
+    let mut collector = MemberCollector { btf, owner, found: Vec::new(), budget: MAX_MEMBERS };
     collector.members(members, Enclosing { base: 0, in_union: false, depth: 0 })?;
     Some((collector.found, bytes, is_union))
 }
@@ -196,6 +230,8 @@ struct Enclosing {
 
 struct MemberCollector<'a> {
     btf: &'a Btf,
+    /// The name of the struct or union.
+    owner: &'a str,
     found: Vec<Member>,
     budget: usize,
 }
@@ -225,7 +261,7 @@ impl MemberCollector<'_> {
             let bits = member.bitfield_bits;
             self.found.push(Member {
                 name: member.name.to_owned(),
-                ty: kernel_type(self.btf, member.ty),
+                ty: member_type(self.btf, self.owner, member.name, member.ty),
                 offset: first_bit / 8,
                 bitfield: (bits != 0).then_some(BitField { first_bit, bits }),
                 in_union: around.in_union,

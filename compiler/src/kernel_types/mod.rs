@@ -16,12 +16,14 @@
 
 mod bundled;
 mod convert;
+mod enumerators;
 mod function;
 mod names;
 mod struct_ops;
 mod tracepoint;
 mod types;
 
+pub use enumerators::KernelEnumerator;
 pub use function::{ArgumentPassing, KernelLookupError, Kfunc, ProbeTarget};
 pub use struct_ops::{OpsMember, OpsMemberKind, StructOps};
 pub use tracepoint::{Record, Tracepoint};
@@ -42,6 +44,7 @@ pub struct KernelTypes {
     events: Lazy<String>,
     /// Functions with the tag `bpf_kfunc`.
     kfuncs: OnceLock<HashSet<TypeId>>,
+    enumerators: OnceLock<enumerators::Enumerators>,
     /// Whether the author chose this kernel; else it is the running one.
     chosen: bool,
 }
@@ -87,6 +90,7 @@ impl KernelTypes {
             refused: Arc::default(),
             events: lazy(|| None),
             kfuncs: OnceLock::new(),
+            enumerators: OnceLock::new(),
             chosen: false,
         }
     }
@@ -134,7 +138,7 @@ impl KernelTypes {
     #[must_use]
     pub fn structure(&self, name: &str) -> Option<Struct> {
         let Some(btf) = self.btf() else { return bundled::structure(name) };
-        let (members, bytes, is_union) = convert::members(btf, convert::find_composite(btf, name)?)?;
+        let (members, bytes, is_union) = convert::members(btf, name, convert::find_composite(btf, name)?)?;
         Some(Struct { name: name.to_owned(), bytes, is_union, members })
     }
 
@@ -173,7 +177,7 @@ impl KernelTypes {
         let bits = field.bitfield_bits;
         Some(Member {
             name: name.to_owned(),
-            ty: convert::kernel_type(btf, field.ty),
+            ty: convert::member_type(btf, structure, name, field.ty),
             offset: field.bit_offset / 8,
             bitfield: (bits != 0).then_some(BitField { first_bit: field.bit_offset, bits }),
             in_union: field.path.len() > 1 && convert::through_union(btf, structure, &field.path),

@@ -25,6 +25,11 @@ impl Parser<'_> {
                 ExprKind::Char(self.char_value(item.span))
             }
             TokenKind::Ident => return self.name_or_struct(),
+            TokenKind::Keyword(Keyword::Str) if self.punct_ahead(1, Punct::OpenParen) => {
+                self.since_011(item.span, "`str(..)` of a pointer");
+                self.advance();
+                ExprKind::Name(Keyword::Str.text().into())
+            }
             TokenKind::Keyword(Keyword::True | Keyword::False) => {
                 self.advance();
                 ExprKind::Bool(item.kind == TokenKind::Keyword(Keyword::True))

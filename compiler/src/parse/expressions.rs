@@ -227,7 +227,7 @@ impl Parser<'_> {
         if self.kind() == TokenKind::Int && self.item().joined {
             return self.unexpected_because("a field name", Some("there are no numbers with a fraction"));
         }
-        Ok(ExprKind::Field { base: boxed(base), arrow, name: self.field_name()? })
+        Ok(ExprKind::Field { base: boxed(base), arrow, name: self.member_name()? })
     }
 
     fn struct_literal_follows(&self) -> bool {

@@ -208,6 +208,19 @@ impl Parser<'_> {
         self.ident("a field name")
     }
 
+    /// Parses the name of a member behind `.` or `->`: kernel structs have members named like words of the
+    /// language (`attr.config`). On the next line such a word starts a statement.
+    fn member_name(&mut self) -> Parsed<Ident> {
+        let TokenKind::Keyword(keyword) = self.kind() else { return self.ident("a field name") };
+        if self.item().starts_line {
+            return self.field_name();
+        }
+        if keyword != Keyword::Type {
+            self.since_011(self.span(), "reserved words as names of members");
+        }
+        Ok(Ident { name: keyword.text().into(), span: self.advance().span })
+    }
+
     fn string(&mut self, what: &str) -> Parsed<StrLit> {
         if self.kind() != TokenKind::Str {
             return self.unexpected(what);

@@ -55,6 +55,13 @@ impl Lowerer<'_> {
                 self.comm_into(to);
                 Ok(())
             }
+            ExprKind::Kernel(KernelBuiltin::Text(address)) => self.text_at_into(address, to, expr),
+            ExprKind::Kernel(KernelBuiltin::Join { pointers, separator }) => {
+                self.join_into(pointers, separator, to, expr)
+            }
+            ExprKind::Kernel(KernelBuiltin::RecordBytes { place, relative }) => {
+                self.record_bytes_into(place, *relative, to, expr)
+            }
             _ => impossible(expr.span, "this value"),
         }
     }

@@ -231,6 +231,11 @@ impl Lowerer<'_> {
             KernelBuiltin::Gid => return Ok(self.group_id()),
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
             KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,
+            KernelBuiltin::Enumerator { owner, name, value } => {
+                return self.enumerator(owner, name, *value, expr);
+            }
+            KernelBuiltin::Exists(member) => return self.member_exists(member),
+            KernelBuiltin::ContainerOf(member) => return self.container(member),
             _ => return impossible(expr.span, "a value that is not a number"),
         };
         let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());

@@ -32,17 +32,36 @@ pub(super) enum Source {
 pub(super) struct KernelPart<'p> {
     /// The pointer to the struct.
     pub pointer: &'p Expr,
+    /// The part; 0 stands for the indices below.
     pub field: CoreField,
-    /// An index that is known only at run time, and the number of elements.
-    pub index: Option<(&'p Expr, u64)>,
-    /// The type of the part; with an index, the type of an element.
+    /// The indices that are known only at run time, outermost first.
+    pub indices: Vec<PartIndex<'p>>,
     pub ty: TypeId,
     /// The type of a scalar in the kernel, which may differ from the script's.
     real: Option<IntType>,
     /// Whether the kernel's member is a pointer, or an array of pointers.
     is_pointer: bool,
+    /// Whether it is a bit-field.
+    is_bitfield: bool,
     /// Whether a member of a union is on the path to the part.
     in_union: bool,
+}
+
+/// An index into an array inside a kernel struct.
+#[derive(Clone)]
+pub(super) struct PartIndex<'p> {
+    index: Index<'p>,
+    /// The number of elements; `None` for a flexible array.
+    len: Option<u64>,
+    /// The first element, whose size the loader knows.
+    element: CoreField,
+}
+
+#[derive(Clone, Copy)]
+enum Index<'p> {
+    Expr(&'p Expr),
+    /// Evaluated, of 64 bits.
+    Value(Value),
 }
 
 /// Records of system calls, which are the same in every kernel and need no relocation.
@@ -73,10 +92,11 @@ impl Lowerer<'_> {
         KernelPart {
             pointer,
             field: CoreField { root: self.composite(id), steps: Vec::new() },
-            index: None,
+            indices: Vec::new(),
             ty,
             real: None,
             is_pointer: false,
+            is_bitfield: false,
             in_union: false,
         }
     }
@@ -88,18 +108,23 @@ impl Lowerer<'_> {
                 let id = self.types().kernel_struct(base.ty)?;
                 let part = match &base.kind {
                     LvalueKind::Deref(pointer) => self.whole_part(pointer, id, base.ty),
-                    _ => self.kernel_part(base).filter(|part| part.index.is_none())?,
+                    _ => self.kernel_part(base)?,
                 };
                 Some(KernelPart { ty: lvalue.ty, ..self.member_of(part, id, *field)? })
             }
             LvalueKind::Index { base, index } => {
-                let mut part = self.kernel_part(base).filter(|part| part.index.is_none())?;
+                let mut part = self.kernel_part(base)?;
                 let TypeKind::Array(_, len) = *self.types().kind(base.ty) else { return None };
                 match index.kind {
                     ExprKind::Const(at) if at < len => {
                         part.field.steps.push(CoreStep::Element(u32::try_from(at).ok()?));
                     }
-                    _ => part.index = Some((index, len)),
+                    _ => {
+                        part.field.steps.push(CoreStep::Element(0));
+                        let len = (len > 0).then_some(len);
+                        let element = part.field.clone();
+                        part.indices.push(PartIndex { index: Index::Expr(index), len, element });
+                    }
                 }
                 Some(KernelPart { ty: lvalue.ty, ..part })
             }
@@ -123,6 +148,7 @@ impl Lowerer<'_> {
             ty: member.ty,
             real: real.int,
             is_pointer: real.is_pointer,
+            is_bitfield: real.is_bitfield,
             in_union: part.in_union || real.in_union || self.hir.kernel_structs.unions.contains(&id),
             ..part
         })
@@ -140,7 +166,8 @@ impl Lowerer<'_> {
         Some(match *self.types().kind(ty) {
             TypeKind::Ptr(_) | TypeKind::Fn(..) => CoreType::Pointer,
             TypeKind::Array(element, len) => {
-                CoreType::Array(Box::new(self.core_type(element, real)?), u32::try_from(len).ok()?)
+                // The loader accepts an element of a flexible array only in its last place.
+                CoreType::Array(Box::new(self.core_type(element, real)?), u32::try_from(len.max(1)).ok()?)
             }
             TypeKind::Struct(id) => CoreType::Composite(self.composite(id)),
             _ if real.is_pointer => CoreType::Pointer,
@@ -171,7 +198,7 @@ impl Lowerer<'_> {
         };
         let object = *self.active.given.get(&local)?;
         // The verifier sees only the first member of a union.
-        if part.index.is_some() || part.in_union || !self.loops.is_empty() {
+        if !part.indices.is_empty() || part.in_union || part.is_bitfield || !self.loops.is_empty() {
             return None;
         }
         let miss = self.builder.block();
@@ -221,19 +248,14 @@ impl Lowerer<'_> {
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(there, read, join);
         self.builder.switch_to_sealed(read);
-        let address = self.part_address(base, part, int.bytes(), join)?;
+        let address = self.part_address(base, part, join)?;
         let field = Arc::new(part.field.clone());
-        let relocated = part.index.is_none();
-        let bytes = if relocated {
-            self.builder.value(Type::I64, Op::Core(field.clone(), CoreQuestion::Size))
-        } else {
-            self.builder.constant(Type::I64, int.bytes())
-        };
+        let bytes = self.builder.value(Type::I64, Op::Core(field.clone(), CoreQuestion::Size));
         self.probe_read(to, bytes, address, Source::Either);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         // The loader provides no shifts for array elements.
-        if !relocated || matches!(part.field.steps.last(), Some(CoreStep::Element(_))) {
+        if matches!(part.field.steps.last(), Some(CoreStep::Element(_))) {
             return Ok(self.load_scalar(to, int));
         }
         let real = part.real.unwrap_or(int);
@@ -250,7 +272,21 @@ impl Lowerer<'_> {
     /// Copies a part that is not a scalar to memory of the part's size.
     pub(super) fn read_kernel_bytes(&mut self, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let base = self.scalar(part.pointer)?;
-        self.copy_part(base, part, to, span)
+        let mut part = part.clone();
+        for one in &mut part.indices {
+            one.index = Index::Value(self.index_value(one.index)?);
+        }
+        self.copy_part(base, &part, to, span)
+    }
+
+    fn index_value(&mut self, index: Index<'_>) -> Lower<Value> {
+        let index = match index {
+            Index::Expr(index) => index,
+            Index::Value(value) => return Ok(value),
+        };
+        let int = self.int(index.ty, index.span)?;
+        let value = self.scalar(index)?;
+        Ok(arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, value))
     }
 
     /// Copies a part of the struct at `base`. A struct is copied member by member: its layout in the kernel
@@ -277,6 +313,17 @@ impl Lowerer<'_> {
                 self.written_pointers(to, self.size(part.ty, span)?);
                 Ok(())
             }
+            TypeKind::Array(element, len) if !self.is_plain(element) => {
+                let bytes: u32 = narrow(self.types().size(element));
+                for at in 0..u32::try_from(len).unwrap_or(0) {
+                    let mut one = KernelPart { ty: element, ..part.clone() };
+                    one.field.steps.push(CoreStep::Element(at));
+                    let mark = self.builder.mark_stack();
+                    self.copy_part(base, &one, to.plus(at * bytes), span)?;
+                    self.builder.release_stack(mark);
+                }
+                Ok(())
+            }
             TypeKind::Array(..) => self.copy_array(base, part, to, span),
             _ => {
                 let int = self.part_int(part.ty, span)?;
@@ -291,6 +338,15 @@ impl Lowerer<'_> {
         }
     }
 
+    /// Whether the elements of an array have the kernel's layout: all but structs do.
+    fn is_plain(&self, element: TypeId) -> bool {
+        match *self.types().kind(element) {
+            TypeKind::Array(inner, _) => self.is_plain(inner),
+            TypeKind::Struct(_) => false,
+            _ => true,
+        }
+    }
+
     /// Copies an array, as many elements as the running kernel has.
     fn copy_array(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let bytes = self.size(part.ty, span)?;
@@ -299,17 +355,12 @@ impl Lowerer<'_> {
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(there, read, join);
         self.builder.switch_to_sealed(read);
-        let address = self.part_address(base, part, bytes.into(), join)?;
+        let address = self.part_address(base, part, join)?;
         let all = self.builder.constant(Type::I64, bytes.into());
-        let size = match part.index {
-            Some(_) => all,
-            None => {
-                let question = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Size);
-                let real = self.builder.value(Type::I64, question);
-                let is_shorter = self.builder.compare_const(Condition::Lt, real, bytes.into());
-                self.choose(is_shorter, real, all)
-            }
-        };
+        let question = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Size);
+        let real = self.builder.value(Type::I64, question);
+        let is_shorter = self.builder.compare_const(Condition::Lt, real, bytes.into());
+        let size = self.choose(is_shorter, real, all);
         self.probe_read(to, size, address, Source::Either);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
@@ -343,8 +394,7 @@ impl Lowerer<'_> {
         let is_there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(is_there, there, miss);
         self.builder.switch_to_sealed(there);
-        let bytes = self.types().size(part.ty);
-        let address = self.part_address(base, part, bytes, miss)?;
+        let address = self.part_address(base, part, miss)?;
         self.builder.jump_with(join, address);
         self.builder.switch_to_sealed(miss);
         let null = self.builder.constant(Type::I64, 0);
@@ -354,29 +404,75 @@ impl Lowerer<'_> {
     }
 
     /// The address of a part; control goes to `miss` if an index is out of range.
-    fn part_address(
-        &mut self,
-        base: Value,
-        part: &KernelPart<'_>,
-        element_bytes: u64,
-        miss: Block,
-    ) -> Lower<Value> {
+    fn part_address(&mut self, base: Value, part: &KernelPart<'_>, miss: Block) -> Lower<Value> {
         let field = Arc::new(part.field.clone());
         let offset = self.builder.value(Type::I64, Op::Core(field, CoreQuestion::Offset));
-        let address = match self.builder.ty(base) {
-            ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(base, offset)),
-            _ => self.builder.binary(BinaryOp::Add, base, offset),
-        };
-        let Some((index, len)) = part.index else { return Ok(address) };
-        let int = self.int(index.ty, index.span)?;
-        let index = self.scalar(index)?;
-        let index = arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, index);
-        let index = self.below(index, len, miss);
-        let distance = self.builder.binary_const(BinaryOp::Mul, index, element_bytes);
-        Ok(match self.builder.ty(address) {
+        let mut address = self.address_plus(base, offset);
+        for one in &part.indices {
+            let mut index = self.index_value(one.index)?;
+            if let Some(len) = one.len {
+                index = self.below(index, len, miss);
+            }
+            let element = Arc::new(one.element.clone());
+            let stride = self.builder.value(Type::I64, Op::Core(element, CoreQuestion::Size));
+            let distance = self.builder.binary(BinaryOp::Mul, index, stride);
+            address = self.address_plus(address, distance);
+        }
+        Ok(address)
+    }
+
+    fn address_plus(&mut self, address: Value, distance: Value) -> Value {
+        match self.builder.ty(address) {
             ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(address, distance)),
             _ => self.builder.binary(BinaryOp::Add, address, distance),
-        })
+        }
+    }
+
+    /// The value of an enumerator in the running kernel.
+    pub(super) fn enumerator(&mut self, owner: &str, name: &str, value: i64, expr: &Expr) -> Lower<Value> {
+        let int = self.int(expr.ty, expr.span)?;
+        let root = CoreComposite { name: owner.to_owned(), is_union: false, is_typedef: false };
+        let bytes = int.bytes() as u32;
+        let step = CoreStep::Enumerator { name: name.to_owned(), value, bytes, signed: int.signed };
+        let field = Arc::new(CoreField { root, steps: vec![step] });
+        let found = self.builder.value(Type::I64, Op::Core(field, CoreQuestion::Enumerator));
+        Ok(arithmetic::convert(&mut self.builder, IntType { bits: 64, ..int }, int, found))
+    }
+
+    /// Whether the running kernel has the member whose address this is.
+    pub(super) fn member_exists(&mut self, address: &Expr) -> Lower<Value> {
+        let Some(part) = self.part_of_address(address) else {
+            return impossible(address.span, "a member of a kernel struct");
+        };
+        let field = Arc::new(part.field);
+        let found = self.builder.value(Type::I64, Op::Core(field, CoreQuestion::Exists));
+        Ok(self.builder.compare_const(Condition::Ne, found, 0))
+    }
+
+    /// The start of the struct whose member has this address, by the address of the same member of a struct
+    /// that starts there.
+    pub(super) fn container(&mut self, address: &Expr) -> Lower<Value> {
+        let Some(part) = self.part_of_address(address) else {
+            return impossible(address.span, "a member of a kernel struct");
+        };
+        let member = self.scalar(part.pointer)?;
+        let member = match self.builder.ty(member) {
+            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(member)),
+            _ => member,
+        };
+        let offset = Op::Core(Arc::new(part.field), CoreQuestion::Offset);
+        let offset = self.builder.value(Type::I64, offset);
+        let start = self.builder.binary(BinaryOp::Sub, member, offset);
+        let null = self.builder.constant(Type::I64, 0);
+        let is_null = self.builder.compare_const(Condition::Eq, member, 0);
+        Ok(self.choose(is_null, null, start))
+    }
+
+    fn part_of_address<'e>(&self, address: &'e Expr) -> Option<KernelPart<'e>> {
+        match &address.kind {
+            ExprKind::AddrOf(lvalue) => self.kernel_part(lvalue),
+            _ => None,
+        }
     }
 
     /// The kernel struct of an argument that is the address of a part: an object if the verifier tracks the
@@ -392,7 +488,9 @@ impl Lowerer<'_> {
         let Some(part) = self.kernel_part(lvalue).filter(|_| self.is_kernel_pointer(arg.ty)) else {
             return Ok(None);
         };
-        let base = match self.kernel_object(part.pointer)? {
+        // The verifier follows only fixed offsets into objects.
+        let object = if part.indices.is_empty() { self.kernel_object(part.pointer)? } else { None };
+        let base = match object {
             Some(object) => self.object_value(object),
             None => self.scalar(part.pointer)?,
         };
@@ -415,8 +513,7 @@ impl Lowerer<'_> {
                 base
             }
         };
-        let bytes = self.types().size(part.ty);
-        self.part_address(base, part, bytes, refused)
+        self.part_address(base, part, refused)
     }
 
     /// Reads bytes into memory of this frame by a helper.
@@ -424,36 +521,42 @@ impl Lowerer<'_> {
         match source {
             Source::Kernel => self.probe(Helper::ProbeReadKernel, to, bytes, address),
             Source::Either => {
-                self.probe_either([Helper::ProbeReadKernel, Helper::ProbeReadUser], to, bytes, address);
+                self.probe_either([Helper::ProbeReadKernel, Helper::ProbeReadUser], to, bytes, address)
             }
-        }
+        };
     }
 
     /// Reads text up to a zero byte, truncated to what fits together with the zero. The rest of the memory is
     /// unchanged.
     pub(super) fn probe_read_text(&mut self, to: Addr, bytes: Value, address: Value) {
-        let helpers = [Helper::ProbeReadKernelStr, Helper::ProbeReadUserStr];
-        self.probe_either(helpers, to, bytes, address);
+        self.probe_text_length(to, bytes, address);
     }
 
-    pub(super) fn probe(&mut self, helper: Helper, to: Addr, bytes: Value, address: Value) {
+    pub(super) fn probe(&mut self, helper: Helper, to: Addr, bytes: Value, address: Value) -> Value {
         let to = self.pointer(to);
-        self.builder.call(Type::I64, Callee::Helper(helper), vec![to, bytes, address]);
+        self.builder.call(Type::I64, Callee::Helper(helper), vec![to, bytes, address])
+    }
+
+    /// Like [`Self::probe_read_text`]; returns the helper's result, the length with the terminator or an error.
+    pub(super) fn probe_text_length(&mut self, to: Addr, bytes: Value, address: Value) -> Value {
+        self.probe_either([Helper::ProbeReadKernelStr, Helper::ProbeReadUserStr], to, bytes, address)
     }
 
     /// Calls the helper for kernel memory or the one for user memory, depending on the sign of the address.
-    fn probe_either(&mut self, helpers: [Helper; 2], to: Addr, bytes: Value, address: Value) {
+    fn probe_either(&mut self, helpers: [Helper; 2], to: Addr, bytes: Value, address: Value) -> Value {
         // The upper half of the address space is the kernel's. Source: arch/x86/include/asm/processor.h,
         // arch/arm64/include/asm/memory.h.
         let [kernel, user, join] = std::array::from_fn(|_| self.builder.block());
         let is_kernel = self.builder.compare_const(Condition::SLt, address, 0);
         self.builder.branch(is_kernel, kernel, user);
+        let result = self.builder.param(join, Type::I64);
         for (block, helper) in [kernel, user].into_iter().zip(helpers) {
             self.builder.switch_to_sealed(block);
-            self.probe(helper, to, bytes, address);
-            self.builder.jump(join);
+            let found = self.probe(helper, to, bytes, address);
+            self.builder.jump_with(join, found);
         }
         self.builder.switch_to_sealed(join);
+        result
     }
 
     /// Reads a 64-bit number.
@@ -466,8 +569,12 @@ impl Lowerer<'_> {
 
     /// Reads a scalar member of a record, or an element of one.
     fn read_record(&mut self, base: Value, part: &KernelPart<'_>, int: IntType, span: Span) -> Lower<Value> {
-        let Some((index, len)) = part.index else {
+        let [one] = part.indices.as_slice() else {
             return Ok(self.record_scalar(base, part.field.clone(), part.real, int));
+        };
+        let mut array = part.field.clone();
+        let (Some(CoreStep::Element(_)), Some(len)) = (array.steps.pop(), one.len) else {
+            return impossible(span, "an element of a record");
         };
         let bytes = int.bytes() as u32;
         let Some(total) = u32::try_from(len).ok().and_then(|len| len.checked_mul(bytes)) else {
@@ -475,10 +582,8 @@ impl Lowerer<'_> {
         };
         let slot = self.builder.slot(total);
         let to = Addr::of(Base::Slot(slot));
-        self.record_elements(base, &part.field, to, int, len);
-        let from = self.int(index.ty, index.span)?;
-        let index = self.scalar(index)?;
-        let index = arithmetic::convert(&mut self.builder, from, IntType { bits: 64, ..from }, index);
+        self.record_elements(base, &array, to, int, len);
+        let index = self.index_value(one.index)?;
         let miss = self.builder.block();
         let element = self.checked_element(to, index, len, bytes.into(), miss);
         let value = self.load_scalar(element, int);

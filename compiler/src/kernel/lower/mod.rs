@@ -48,6 +48,7 @@ mod storage;
 mod strings;
 mod tail;
 mod task;
+mod text;
 mod values;
 
 pub use pointer::{MAX_HELD, held_pointers};

@@ -293,6 +293,10 @@ impl Lowerer<'_> {
             ExprKind::CallExtern { function, args } => self.external_pointer(*function, args, expr.span),
             ExprKind::New => self.new_object(expr.ty, expr.span),
             ExprKind::Kernel(KernelBuiltin::Reserve(ring)) => self.reserve(*ring, expr.span),
+            ExprKind::Kernel(KernelBuiltin::ContainerOf(member)) => {
+                let address = self.container(member)?;
+                Ok(self.pointer_to_address(address))
+            }
             ExprKind::Convert(from) if self.types().int(from.ty).is_some() => {
                 let int = self.int(from.ty, from.span)?;
                 let number = self.scalar(from)?;

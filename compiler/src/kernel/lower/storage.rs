@@ -98,7 +98,7 @@ impl Lowerer<'_> {
 
     /// The object that a member of an object points to.
     fn member_object(&mut self, part: &KernelPart<'_>) -> Lower<Option<KernelObject>> {
-        if part.index.is_some() || !self.is_kernel_pointer(part.ty) {
+        if !part.indices.is_empty() || !self.is_kernel_pointer(part.ty) {
             return Ok(None);
         }
         self.object_from(part, |lowerer, base| {
@@ -110,7 +110,7 @@ impl Lowerer<'_> {
 
     /// The object that a struct inside an object is.
     fn part_object(&mut self, part: &KernelPart<'_>) -> Lower<Option<KernelObject>> {
-        if part.index.is_some() || !matches!(self.types().kind(part.ty), TypeKind::Struct(_)) {
+        if !part.indices.is_empty() || !matches!(self.types().kind(part.ty), TypeKind::Struct(_)) {
             return Ok(None);
         }
         self.object_from(part, |lowerer, base| {

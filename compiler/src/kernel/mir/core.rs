@@ -46,6 +46,17 @@ pub enum CoreStep {
     Member(String, CoreType),
     /// An element of an array.
     Element(u32),
+    /// An enumerator of an enum, the only step: the root is the enum.
+    Enumerator {
+        /// The name in the kernel's BTF.
+        name: String,
+        /// The value in the kernel that the script is compiled for.
+        value: i64,
+        /// The size of the enum in bytes: 4 or 8.
+        bytes: u32,
+        /// Whether the enum has values below zero.
+        signed: bool,
+    },
 }
 
 /// A part of a kernel struct, as a root type and an access path.
@@ -64,6 +75,10 @@ pub enum CoreQuestion {
     Offset,
     /// The size in bytes.
     Size,
+    /// Whether it exists: 1 or 0.
+    Exists,
+    /// The value of an enumerator.
+    Enumerator,
     /// The left shift in bits that moves the part's highest bit to bit 63, after its bytes were loaded as a
     /// 64-bit number.
     ShiftLeft,
@@ -77,6 +92,18 @@ pub enum CoreQuestion {
 pub struct CoreTypes {
     /// The members of each struct and union.
     members: BTreeMap<CoreComposite, BTreeMap<String, CoreType>>,
+    enums: BTreeMap<String, CoreEnum>,
+}
+
+/// An enum, with the enumerators that the object uses.
+#[derive(Debug, Default, Clone)]
+pub struct CoreEnum {
+    /// The size in bytes: 4 or 8.
+    pub bytes: u32,
+    /// Whether it has values below zero.
+    pub signed: bool,
+    /// Names and values.
+    pub values: BTreeMap<String, i64>,
 }
 
 impl CoreTypes {
@@ -84,14 +111,28 @@ impl CoreTypes {
     pub fn add(&mut self, field: &CoreField) {
         let mut composite = Some(field.root.clone());
         for step in &field.steps {
+            if let CoreStep::Enumerator { name, value, bytes, signed } = step {
+                let owner = self.enums.entry(field.root.name.clone()).or_default();
+                (owner.bytes, owner.signed) = (*bytes, *signed);
+                owner.values.insert(name.clone(), *value);
+            }
             let (CoreStep::Member(name, ty), Some(owner)) = (step, &composite) else { continue };
             let members = self.members.entry(owner.clone()).or_default();
             members.entry(name.clone()).or_insert_with(|| ty.clone());
-            composite = match ty {
+            let mut element = ty;
+            while let CoreType::Array(inner, _) = element {
+                element = inner;
+            }
+            composite = match element {
                 CoreType::Composite(inner) => Some(inner.clone()),
                 _ => None,
             };
         }
+    }
+
+    /// The enum of a name.
+    pub fn enumeration(&self, name: &str) -> CoreEnum {
+        self.enums.get(name).cloned().unwrap_or_default()
     }
 
     /// The members of a struct or union in order, with their offsets in bytes.

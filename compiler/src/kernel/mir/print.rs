@@ -184,6 +184,7 @@ fn core_name(field: &CoreField) -> String {
     let steps = field.steps.iter().map(|step| match step {
         CoreStep::Member(name, _) => format!(".{name}"),
         CoreStep::Element(index) => format!("[{index}]"),
+        CoreStep::Enumerator { name, .. } => format!(".{name}"),
     });
     std::iter::once(field.root.name.clone()).chain(steps).collect()
 }

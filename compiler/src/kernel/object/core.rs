@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreType, CoreTypes};
+use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType, CoreTypes};
 use super::super::mir::{self, Op};
 use crate::bpf::InsnIndex;
 use crate::defect::narrow;
-use crate::object::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, Signedness, TypeId};
+use crate::object::btf::{
+    BtfBuilder, CoreRelo, CoreReloKind, Enumerator, IntEncoding, Member, Signedness, TypeId,
+};
 
 /// The kernel members that an object uses, and their BTF types.
 #[derive(Debug, Default)]
@@ -38,11 +40,23 @@ impl Core {
         field: &CoreField,
         question: CoreQuestion,
     ) -> (i32, CoreRelo) {
+        if let [CoreStep::Enumerator { name, value, .. }] = field.steps.as_slice() {
+            let found = self.types.enumeration(&field.root.name);
+            let sign = if found.signed { Signedness::Signed } else { Signedness::Unsigned };
+            let values: Vec<_> =
+                found.values.iter().map(|(name, value)| Enumerator { name, value: *value }).collect();
+            let root = btf.enumeration(&field.root.name, found.bytes, sign, &values);
+            let path = vec![narrow(found.values.keys().position(|one| one == name).unwrap_or_default())];
+            // The low half, as the loader writes it.
+            let value = *value as i32;
+            return (value, CoreRelo { at, root, path, kind: CoreReloKind::EnumeratorValue });
+        }
         let (offset, bytes, path) = self.types.find(field);
         let shift = 64u32.saturating_sub(8 * bytes);
         let (value, kind) = match question {
             CoreQuestion::Offset => (offset, CoreReloKind::FieldByteOffset),
             CoreQuestion::Size => (bytes, CoreReloKind::FieldByteSize),
+            CoreQuestion::Exists | CoreQuestion::Enumerator => (1, CoreReloKind::FieldExists),
             CoreQuestion::ShiftLeft => (shift, CoreReloKind::FieldLshift),
             CoreQuestion::ShiftRight => (shift, CoreReloKind::FieldRshift),
         };

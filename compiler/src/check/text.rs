@@ -1,0 +1,184 @@
+//! Text and bytes whose length is known only at run time: `str`, `join`, and members of tracepoints' records.
+//! The destination says how many bytes they have at most.
+
+use super::expr::Typed;
+use super::function::Body;
+use super::kernel_structs::RECORD;
+use super::prescan::strip;
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, ExprKind, Half, KernelBuiltin, MAX_SEPARATOR};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+/// Size of a text whose destination names none, terminator included.
+const DEFAULT_BYTES: u32 = 64;
+/// Maximum size of a text that is read: larger ones do not fit the kernel's stack.
+const MAX_BYTES: u32 = 256;
+
+impl Body<'_, '_> {
+    /// Checks a call of `str` or `join`; `None` for any other call.
+    pub(super) fn text_call(
+        &mut self,
+        callee: &ast::Expr,
+        args: &[ast::Expr],
+        wanted: Option<TypeId>,
+        span: Span,
+    ) -> Option<Typed> {
+        let ast::ExprKind::Name(name) = &strip(callee).kind else { return None };
+        match (name.as_str(), args) {
+            ("str", [_] | [_, _]) if self.half() == Half::Kernel => Some(self.str_call(args, wanted, span)),
+            ("join", [pointers, separator])
+                if self.half() == Half::Kernel && self.checker.names.own("join").is_none() =>
+            {
+                Some(self.join_call(pointers, separator, wanted, span))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn str_call(&mut self, args: &[ast::Expr], wanted: Option<TypeId>, span: Span) -> Typed {
+        let ty = match args.get(1) {
+            Some(size) => match self.text_size(size) {
+                Some(size) => self.checker.types.str_type(size),
+                None => return self.error_expr(span),
+            },
+            None => self.text_type(wanted),
+        };
+        let from = self.not_last(|body| body.expr(&args[0], None));
+        match self.checker.types.kind(from.expr.ty) {
+            // Text that lies in a value.
+            TypeKind::Array(element, _) if self.is_byte(*element) => {
+                let kind = ExprKind::Convert(Box::new(from.expr));
+                self.make(kind, ty, span)
+            }
+            TypeKind::Error => self.error_expr(span),
+            _ => match self.text_address(from) {
+                Some(address) => self.kernel_builtin(KernelBuiltin::Text(Box::new(address)), ty, span),
+                None => self.error_expr(span),
+            },
+        }
+    }
+
+    pub(super) fn join_call(
+        &mut self,
+        pointers: &ast::Expr,
+        separator: &ast::Expr,
+        wanted: Option<TypeId>,
+        span: Span,
+    ) -> Typed {
+        self.checker.strict(span, "`join`");
+        let separator = match &strip(separator).kind {
+            ast::ExprKind::Str(bytes) if bytes.len() <= MAX_SEPARATOR => bytes.clone(),
+            _ => {
+                let text = format!("`join` puts a literal of at most {MAX_SEPARATOR} bytes between texts");
+                self.report(Diagnostic::error(401, separator.span, text));
+                return self.error_expr(span);
+            }
+        };
+        let from = self.not_last(|body| body.expr(pointers, None));
+        if self.checker.types.is_error(from.expr.ty) {
+            return self.error_expr(span);
+        }
+        let is_array = match self.checker.types.kind(from.expr.ty) {
+            TypeKind::Ptr(to) => matches!(self.checker.types.kind(*to), TypeKind::Ptr(_)),
+            _ => false,
+        };
+        if !is_array {
+            let text = format!("`join` takes an array of texts, not `{}`", self.type_name(from.expr.ty));
+            self.report(
+                Diagnostic::error(401, from.expr.span, text).help("such as `argv: **u8` of `execve`"),
+            );
+            return self.error_expr(span);
+        }
+        let ty = self.text_type(wanted);
+        let pointers = Box::new(self.address(from.expr));
+        self.kernel_builtin(KernelBuiltin::Join { pointers, separator }, ty, span)
+    }
+
+    /// Checks a member of a tracepoint's record that the record only locates (`__data_loc`, `__rel_loc`);
+    /// `None` for any other expression. Source: include/trace/stages/stage1_struct_define.h, v6.18.
+    fn record_bytes_of(&mut self, expr: &ast::Expr) -> Option<(ast::Expr, bool)> {
+        let ast::ExprKind::Field { base, arrow: true, name } = &strip(expr).kind else { return None };
+        let ast::ExprKind::Name(record) = &strip(base).kind else { return None };
+        let super::function::Scoped::Local(local) = self.lookup(record)? else { return None };
+        let TypeKind::Ptr(to) = *self.checker.types.kind(self.locals[local].ty) else { return None };
+        let TypeKind::Struct(id) = *self.checker.types.kind(to) else { return None };
+        let def = self.checker.types.struct_def(id);
+        if !def.name.starts_with(RECORD) || def.field(&name.name).is_some() {
+            return None;
+        }
+        let owner = def.name.clone();
+        let kernel = self.checker.kernel();
+        if kernel.member(&owner, &name.name).is_some() {
+            return None;
+        }
+        let (located, relative) = [("__data_loc_", false), ("__rel_loc_", true)]
+            .map(|(prefix, relative)| (format!("{prefix}{}", name.name), relative))
+            .into_iter()
+            .find(|(located, _)| kernel.member(&owner, located).is_some())?;
+        let name = ast::Ident { name: located.into(), span: name.span };
+        let kind = ast::ExprKind::Field { base: base.clone(), arrow: true, name };
+        Some((ast::Expr { kind, span: expr.span }, relative))
+    }
+
+    pub(super) fn record_bytes(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Option<Typed> {
+        let (place, relative) = self.record_bytes_of(expr)?;
+        self.checker.strict(expr.span, "members of records that differ in length");
+        let place = self.load(&place);
+        let ty = match wanted.map(|ty| (ty, self.checker.types.kind(ty))) {
+            Some((ty, TypeKind::Array(element, _))) if self.checker.types.int(*element).is_some() => ty,
+            _ => self.text_type(wanted),
+        };
+        let place = Box::new(place.expr);
+        Some(self.kernel_builtin(KernelBuiltin::RecordBytes { place, relative }, ty, expr.span))
+    }
+
+    /// The type of a text for a destination.
+    fn text_type(&mut self, wanted: Option<TypeId>) -> TypeId {
+        let wanted = wanted.map(|ty| self.checker.types.kind(ty));
+        let size = match wanted {
+            Some(TypeKind::Str(size)) => (*size).min(MAX_BYTES),
+            _ => DEFAULT_BYTES,
+        };
+        self.checker.types.str_type(size)
+    }
+
+    fn text_size(&mut self, size: &ast::Expr) -> Option<u32> {
+        let found = self.not_last(|body| body.expr(size, None));
+        let bytes = found.constant.and_then(|value| u32::try_from(value).ok());
+        match bytes.filter(|bytes| (1..=MAX_BYTES).contains(bytes)) {
+            Some(bytes) => Some(bytes),
+            None if self.checker.types.is_error(found.expr.ty) => None,
+            None => {
+                let text = format!("the size of a text is a constant from 1 to {MAX_BYTES}");
+                self.report(
+                    Diagnostic::error(430, size.span, text).note("the terminator is one of its bytes"),
+                );
+                None
+            }
+        }
+    }
+
+    /// The address that a text is read from: a pointer to bytes, or a number of 64 bits.
+    fn text_address(&mut self, from: Typed) -> Option<Expr> {
+        let types = &self.checker.types;
+        match types.kind(from.expr.ty) {
+            TypeKind::Ptr(to) if self.is_byte(*to) || *to == types.common().void => {
+                Some(self.address(from.expr))
+            }
+            TypeKind::Int(int) if int.bits == 64 => {
+                let u64 = types.common().u64;
+                Some(self.coerce(from, u64))
+            }
+            _ => {
+                let text = format!("`str` takes a pointer to text, not `{}`", self.type_name(from.expr.ty));
+                self.report(
+                    Diagnostic::error(401, from.expr.span, text)
+                        .help("a `*u8`, an address as `u64`, or an array of bytes"),
+                );
+                None
+            }
+        }
+    }
+}

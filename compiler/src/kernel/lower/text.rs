@@ -1,0 +1,151 @@
+//! Lowers text and bytes that are read from memory of the kernel, of user programs, and of tracepoints'
+//! records.
+
+use std::sync::Arc;
+
+use super::super::mir::core::CoreQuestion;
+use super::super::mir::{BinaryOp, Condition, Helper, Op, Size, Type, Value};
+use super::kernel_memory::Source;
+use super::memory::{Addr, Base};
+use super::{Lower, Lowerer, U64, arithmetic, impossible};
+use crate::hir::{Expr, ExprKind, MAX_SEPARATOR};
+use crate::types::{IntType, TypeKind};
+
+/// Maximum number of texts that `join` takes.
+const MAX_JOINED: u64 = 20;
+
+impl Lowerer<'_> {
+    /// Reads the text at an address. What cannot be read is empty.
+    pub(super) fn text_at_into(&mut self, address: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
+        let size = self.size(expr.ty, expr.span)?;
+        let int = self.int(address.ty, address.span)?;
+        let address = self.scalar(address)?;
+        let address = arithmetic::convert(&mut self.builder, int, U64, address);
+        self.zero(to, size);
+        let bytes = self.builder.constant(Type::I64, size.into());
+        self.probe_read_text(to, bytes, address);
+        Ok(())
+    }
+
+    /// Joins the texts behind an array of pointers, until a null pointer, the end of the destination, or
+    /// [`MAX_JOINED`] texts. Each text is read whole into twice the destination's space: so one bound holds
+    /// for all of them.
+    pub(super) fn join_into(
+        &mut self,
+        pointers: &Expr,
+        separator: &[u8],
+        to: Addr,
+        expr: &Expr,
+    ) -> Lower<()> {
+        let size = self.size(expr.ty, expr.span)?;
+        let pointers = self.scalar(pointers)?;
+        let room = 2 * size + MAX_SEPARATOR as u32;
+        let joined = Addr::of(Base::Slot(self.builder.slot(room)));
+        self.zero(joined, room);
+        let start = self.pointer(joined);
+        let [zero, bytes] = [0, u64::from(size)].map(|value| self.builder.constant(Type::I64, value));
+        let (end, count) = (self.builder.variable(Type::I64), self.builder.variable(Type::I64));
+        self.builder.set(end, zero);
+        self.builder.set(count, zero);
+        let [head, body, done] = std::array::from_fn(|_| self.builder.block());
+        self.builder.jump(head);
+        self.builder.switch_to(head);
+        let at = self.builder.get(count);
+        let is_more = self.builder.compare_const(Condition::Lt, at, MAX_JOINED);
+        self.builder.branch(is_more, body, done);
+        self.builder.switch_to_sealed(body);
+        let distance = self.builder.binary_const(BinaryOp::Mul, at, 8);
+        let place = self.builder.binary(BinaryOp::Add, pointers, distance);
+        let pointer = self.read_word(place, Source::Either);
+        let is_text = self.builder.compare_const(Condition::Ne, pointer, 0);
+        self.require(is_text, done);
+        // What was read before may end anywhere: the separator and the next text have space up to `size`.
+        let before = self.builder.get(end);
+        let before = self.below(before, size.into(), done);
+        let place = self.place_in(start, before);
+        let is_first = self.builder.compare_const(Condition::Eq, at, 0);
+        let gap = self.builder.constant(Type::I64, separator.len() as u64);
+        let gap = self.choose(is_first, zero, gap);
+        let (between, text) = (self.builder.block(), self.builder.block());
+        self.builder.branch(is_first, text, between);
+        self.builder.switch_to_sealed(between);
+        for (at, byte) in separator.iter().enumerate() {
+            let byte = self.builder.constant(Type::I32, u64::from(*byte));
+            self.store(Addr::of(Base::Pointer(place)).plus(at as u32), Size::B, byte);
+        }
+        self.builder.jump(text);
+        self.builder.switch_to_sealed(text);
+        let place = self.place_in(place, gap);
+        let length = self.probe_text_length(Addr::of(Base::Pointer(place)), bytes, pointer);
+        // Without the terminator; a text that cannot be read is empty.
+        let [unread, read] = std::array::from_fn(|_| self.builder.block());
+        let known = self.builder.param(read, Type::I64);
+        let length = self.builder.binary_const(BinaryOp::Sub, length, 1);
+        let length = self.below(length, size.into(), unread);
+        self.builder.jump_with(read, length);
+        self.builder.switch_to_sealed(unread);
+        self.builder.jump_with(read, zero);
+        self.builder.switch_to_sealed(read);
+        let after = self.builder.binary(BinaryOp::Add, before, gap);
+        let after = self.builder.binary(BinaryOp::Add, after, known);
+        self.builder.set(end, after);
+        let next = self.builder.binary_const(BinaryOp::Add, at, 1);
+        self.builder.set(count, next);
+        self.builder.jump(head);
+        self.builder.seal(head);
+        self.builder.switch_to_sealed(done);
+        self.copy(to, joined, size);
+        let terminator = self.builder.constant(Type::I32, 0);
+        self.store(to.plus(size - 1), Size::B, terminator);
+        Ok(())
+    }
+
+    fn place_in(&mut self, start: Value, distance: Value) -> Value {
+        self.builder.value(self.builder.ty(start), Op::PtrAdd(start, distance))
+    }
+
+    /// Copies the bytes that a tracepoint's record has for a member: text with its terminator, or as many as
+    /// there are. The other bytes are zero.
+    pub(super) fn record_bytes_into(
+        &mut self,
+        place: &Expr,
+        relative: bool,
+        to: Addr,
+        expr: &Expr,
+    ) -> Lower<()> {
+        let ExprKind::Load(lvalue) = &place.kind else {
+            return impossible(expr.span, "a member of a record from here");
+        };
+        let Some(part) = self.kernel_part(lvalue) else {
+            return impossible(expr.span, "a member of a record from here");
+        };
+        let size = self.size(expr.ty, expr.span)?;
+        let record = self.scalar(part.pointer)?;
+        let record = match self.builder.ty(record) {
+            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(record)),
+            _ => record,
+        };
+        let word = self.scalar(place)?;
+        let u32 = IntType { bits: 32, signed: false };
+        let word = arithmetic::convert(&mut self.builder, u32, U64, word);
+        let offset = self.builder.binary_const(BinaryOp::And, word, 0xffff);
+        let mut address = self.builder.binary(BinaryOp::Add, record, offset);
+        if relative {
+            let field = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Offset);
+            let field = self.builder.value(Type::I64, field);
+            let end = self.builder.binary_const(BinaryOp::Add, field, u32.bytes());
+            address = self.builder.binary(BinaryOp::Add, address, end);
+        }
+        self.zero(to, size);
+        let all = self.builder.constant(Type::I64, size.into());
+        if let TypeKind::Str(_) = self.types().kind(expr.ty) {
+            self.probe(Helper::ProbeReadKernelStr, to, all, address);
+            return Ok(());
+        }
+        let real = self.builder.binary_const(BinaryOp::LShr, word, 16);
+        let is_shorter = self.builder.compare_const(Condition::Lt, real, size.into());
+        let bytes = self.choose(is_shorter, real, all);
+        self.probe_read(to, bytes, address, Source::Kernel);
+        Ok(())
+    }
+}
