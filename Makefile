@@ -15,6 +15,8 @@ THREADS ?= 6
 INPUTS ?= 100000
 # Scripts of `make random-scripts`, and of `make random-kernels` and `make known-results` for each kernel.
 SCRIPTS ?= 500
+# Members of `make random-members`.
+MEMBERS ?= 10000
 # Where those three, `oracles` and `generated` begin; without it `random-scripts` begins at the time, `generated` at the
 # number of the process, the others at 0.
 SEED ?=
@@ -51,7 +53,7 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && c
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all dist run test quick check tables halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
+.PHONY: all dist run test quick check tables halves oracles random-scripts random-members random-kernels known-results refused-calls generated fuzzed \
 	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
 	guest-tools clean
 
@@ -105,6 +107,11 @@ halves: test-packages
 # The large run of compiler/tests/compiler/random: random scripts, compiled and loaded into the running kernel. Needs root.
 random-scripts: test-packages
 	$(if $(SEED),KS_RANDOM_SEED=$(SEED)) KS_RANDOM_SCRIPTS=$(SCRIPTS) $(call ONE,compiler,random::)
+
+# The large run of tests/tests/toolchains/random_members.rs: random members of the running kernel's structs, compared with
+# what a C program reads. Needs root.
+random-members: test-packages
+	$(if $(SEED),KS_RANDOM_SEED=$(SEED)) KS_RANDOM_MEMBERS=$(MEMBERS) $(call ONE,toolchains,random_members::)
 
 # The large run of tests/tests/emulated/random_kernels.rs: the same, built without flags and loaded on the emulated kernels.
 random-kernels: test-packages

@@ -11,6 +11,7 @@ mod far_reads;
 mod foreign_loads;
 mod held_pointers;
 mod hotplug;
+mod kernel_data;
 mod kernel_structs;
 mod killed;
 mod killed_workers;

@@ -9,5 +9,6 @@ mod guest_std;
 mod languages;
 mod mutants;
 mod outputs;
+mod random_members;
 mod shared_rust;
 mod transpiled;
