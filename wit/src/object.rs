@@ -24,6 +24,10 @@ pub fn cut_loop_variable(line: u32, module: &str) -> String {
     format!("{CUT_LOOP_PREFIX}{line}{separator}{module}")
 }
 
+/// The 64-bit variable that counts how many texts a program could not read: there was no memory at the address, or its
+/// page had to be fetched first.
+pub const UNREAD: &str = "__unread";
+
 /// A variable that counts losses, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossVariable<'a> {
@@ -31,11 +35,16 @@ pub enum LossVariable<'a> {
     Fault(&'a str),
     /// A [`cut_loop_variable`], with its line and its module.
     CutLoop(u32, &'a str),
+    /// [`UNREAD`].
+    Unread,
 }
 
 /// Parses the name of a variable of a program or loop; none for a variable that counts no losses, and for a
 /// [`lost_variable`], which is found by its map.
 pub fn loss_variable(name: &str) -> Option<LossVariable<'_>> {
+    if name == UNREAD {
+        return Some(LossVariable::Unread);
+    }
     if let Some(program) = name.strip_prefix(FAULT_COUNT_PREFIX) {
         return Some(LossVariable::Fault(program));
     }

@@ -52,7 +52,10 @@ impl Body<'_, '_> {
         let span = expr.span;
         match &strip(expr).kind {
             ast::ExprKind::Name(name) => self.named_lvalue(name, span),
-            ast::ExprKind::Field { base, arrow, name } => self.field_lvalue(base, *arrow, name, span),
+            ast::ExprKind::Field { base, arrow, name } => match self.record_bytes(expr, None) {
+                Some(found) => self.value_lvalue(found.expr, span),
+                None => self.field_lvalue(base, *arrow, name, span),
+            },
             ast::ExprKind::Index(base, index) => match self.map_element(expr) {
                 Some((map, key)) => {
                     let key = Box::new(self.map_key(map, key));
@@ -132,6 +135,13 @@ impl Body<'_, '_> {
         if self.integer_of(index.expr.ty).is_none() {
             let text = format!("expected an integer as index, found `{}`", self.type_name(index.expr.ty));
             self.report(Diagnostic::error(401, index.expr.span, text));
+            return None;
+        }
+        if len == 0 && !is_memory(&base) {
+            self.report(
+                Diagnostic::error(511, base.span, "a copy has no elements of a flexible array")
+                    .help("read them where they are: behind the pointer"),
+            );
             return None;
         }
         // A flexible array of a kernel struct has as many elements as the kernel gave it.
@@ -250,6 +260,15 @@ impl Body<'_, '_> {
             let declared = one.span;
             self.report(Diagnostic::error(603, span, text).also(declared, "its flags say so"));
         }
+    }
+}
+
+/// Whether an lvalue lies behind a pointer.
+fn is_memory(lvalue: &Lvalue) -> bool {
+    match &lvalue.kind {
+        LvalueKind::Deref(_) => true,
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => is_memory(base),
+        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use super::prescan::strip;
 use crate::ast;
 use crate::builtins::context_members::{self, Access};
 use crate::diag::Diagnostic;
-use crate::hir::{BinaryOp, Expr, ExprKind, FunctionKind, Half, Lvalue, LvalueKind};
+use crate::hir::{BinaryOp, Expr, ExprKind, FunctionKind, Half, KernelBuiltin, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -176,7 +176,9 @@ impl Body<'_, '_> {
     }
 
     fn moved(&mut self, op: ast::BinaryOp, pointer: &Typed, to: TypeId, by: &Typed, span: Span) -> Typed {
-        if self.is_opaque(to) {
+        let is_kernels = self.checker.types.kernel_struct(to).is_some()
+            && !self.checker.types.is_context_pointer(pointer.expr.ty);
+        if self.is_opaque(to) && !is_kernels {
             let text = format!("arithmetic on a `{}` is refused", self.type_name(pointer.expr.ty));
             self.report(
                 Diagnostic::error(402, span, text)
@@ -202,8 +204,12 @@ impl Body<'_, '_> {
                 }
             }
         };
-        let kind = ExprKind::Offset(Box::new(pointer.expr.clone()), Box::new(distance));
-        self.make(kind, pointer.expr.ty, span)
+        let (pointer, ty) = (Box::new(pointer.expr.clone()), pointer.expr.ty);
+        if is_kernels {
+            let element = KernelBuiltin::Element { pointer, index: Box::new(distance) };
+            return self.kernel_builtin(element, ty, span);
+        }
+        self.make(ExprKind::Offset(pointer, Box::new(distance)), ty, span)
     }
 
     /// Converts a pointer to a number.

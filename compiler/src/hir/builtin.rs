@@ -264,6 +264,13 @@ builtins! {
         /// `exists(p->member)`: whether the running kernel has the member whose address this is. The pointer is
         /// not evaluated.
         "exists" Exists(operand: Box<Expr>),
+        /// `p + i` and `p[i]` of an array of kernel structs: their size is the running kernel's.
+        "kernel element" Element {
+            /// The pointer to the first.
+            pointer: Box<Expr>,
+            /// The index, an i64.
+            index: Box<Expr>,
+        },
         /// `container_of(p, T, member)`: the struct in which `p` points to the member. The operand is the address of
         /// that member of a struct that starts at `p`.
         "container_of" ContainerOf(operand: Box<Expr>),

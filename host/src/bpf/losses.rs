@@ -31,6 +31,8 @@ pub enum Loss {
         /// The imported module that contains the loop; empty for the script itself.
         module: String,
     },
+    /// Texts that programs could not read.
+    Unread,
 }
 
 /// A loss counter of a loaded object, in a shared page.
@@ -69,6 +71,7 @@ pub(super) fn counters<'a>(
         let loss = match loss_variable(name)? {
             LossVariable::Fault(program) => Loss::Fault { program: program.to_owned() },
             LossVariable::CutLoop(line, module) => Loss::CutLoop { line, module: module.to_owned() },
+            LossVariable::Unread => Loss::Unread,
         };
         Some((loss, variable))
     });

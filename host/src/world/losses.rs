@@ -181,6 +181,13 @@ impl State {
                     ));
                 }
                 Loss::CutLoop { .. } => {}
+                Loss::Unread => {
+                    let texts = if count == 1 { "text" } else { "texts" };
+                    self.output.report(&format!(
+                        "{count} {texts} could not be read and are empty: there was no memory, or its page was not \
+                         loaded yet (read it when the system call returns)"
+                    ));
+                }
             }
         }
     }
@@ -212,6 +219,8 @@ impl Host for State {
         let mut losses = Vec::new();
         for CountedLoss { counter, .. } in watched.counters.get().into_iter().flatten() {
             let (cause, what) = match counter.loss() {
+                // The readings are as they were: only text is missing.
+                Loss::Unread => continue,
                 Loss::Full { map, ty: MapType::RingBuf } if map == PRINTS => (Cause::PrintsFull, map.clone()),
                 Loss::Full { map, ty: MapType::RingBuf } => (Cause::RingFull, map.clone()),
                 Loss::Full { map, .. } => (Cause::MapFull, map.clone()),
@@ -256,7 +265,7 @@ fn fault_causes(counters: &[CountedLoss]) -> String {
         .iter()
         .filter_map(|one| match one.counter.loss() {
             Loss::CutLoop { line, module } => Some((one.counter.count(), loop_name(*line, module))),
-            Loss::Full { .. } | Loss::Fault { .. } => None,
+            Loss::Full { .. } | Loss::Fault { .. } | Loss::Unread => None,
         })
         .collect();
     causes(faults, &loops)

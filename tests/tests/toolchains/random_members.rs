@@ -212,7 +212,7 @@ fn script(paths: &[MemberPath], pid: u32) -> String {
         let whole = format!("{start}{}", path.script.trim_start_matches("task"));
         match path.embedded() {
             // As a member of a copy of the struct that contains it.
-            Some(len) if at % 3 == 0 => {
+            Some(len) if at % 3 == 0 && !path.kinds.contains(&"flexible array") => {
                 let (copied, rest) = whole.split_at(whole.len() - len);
                 writeln!(text, "var copy{at} = {copied}\nseen[{at}] = copy{at}{rest} as u64")
             }

@@ -237,7 +237,7 @@ impl Lowerer<'_> {
         self.builder.ret(result);
     }
 
-    fn count_one(&mut self, count: Count) {
+    pub(super) fn count_one(&mut self, count: Count) {
         let base = self.builder.value(Type::Ptr(Origin::Global), Op::CountAddr(count));
         let value = self.builder.constant(Type::I64, 1);
         self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });

@@ -236,6 +236,7 @@ impl Lowerer<'_> {
             }
             KernelBuiltin::Exists(member) => return self.member_exists(member),
             KernelBuiltin::ContainerOf(member) => return self.container(member),
+            KernelBuiltin::Element { pointer, index } => return self.kernel_element(pointer, index),
             _ => return impossible(expr.span, "a value that is not a number"),
         };
         let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
-use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Size, Type, Value};
+use super::super::mir::{BinaryOp, Block, Callee, Condition, Count, Helper, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base, access_size, access_type};
 use super::storage::KernelObject;
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
@@ -468,6 +468,28 @@ impl Lowerer<'_> {
         Ok(self.choose(is_null, null, start))
     }
 
+    /// The address of an element of an array of kernel structs; null if the array is.
+    pub(super) fn kernel_element(&mut self, pointer: &Expr, index: &Expr) -> Lower<Value> {
+        let id = match *self.types().kind(pointer.ty) {
+            TypeKind::Ptr(to) => self.types().kernel_struct(to),
+            _ => None,
+        };
+        let Some(id) = id else { return impossible(pointer.span, "an array of these structs") };
+        let start = self.scalar(pointer)?;
+        let start = match self.builder.ty(start) {
+            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(start)),
+            _ => start,
+        };
+        let index = self.index_value(Index::Expr(index))?;
+        let whole = Arc::new(CoreField { root: self.composite(id), steps: Vec::new() });
+        let stride = self.builder.value(Type::I64, Op::Core(whole, CoreQuestion::TypeSize));
+        let distance = self.builder.binary(BinaryOp::Mul, index, stride);
+        let address = self.builder.binary(BinaryOp::Add, start, distance);
+        let null = self.builder.constant(Type::I64, 0);
+        let is_null = self.builder.compare_const(Condition::Eq, start, 0);
+        Ok(self.choose(is_null, null, address))
+    }
+
     fn part_of_address<'e>(&self, address: &'e Expr) -> Option<KernelPart<'e>> {
         match &address.kind {
             ExprKind::AddrOf(lvalue) => self.kernel_part(lvalue),
@@ -529,7 +551,14 @@ impl Lowerer<'_> {
     /// Reads text up to a zero byte, truncated to what fits together with the zero. The rest of the memory is
     /// unchanged.
     pub(super) fn probe_read_text(&mut self, to: Addr, bytes: Value, address: Value) {
-        self.probe_text_length(to, bytes, address);
+        let result = self.probe_text_length(to, bytes, address);
+        let [unread, read] = std::array::from_fn(|_| self.builder.block());
+        let failed = self.builder.compare_const(Condition::SLt, result, 0);
+        self.builder.branch(failed, unread, read);
+        self.builder.switch_to_sealed(unread);
+        self.count_one(Count::Unread);
+        self.builder.jump(read);
+        self.builder.switch_to_sealed(read);
     }
 
     pub(super) fn probe(&mut self, helper: Helper, to: Addr, bytes: Value, address: Value) -> Value {

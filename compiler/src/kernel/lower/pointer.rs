@@ -293,6 +293,10 @@ impl Lowerer<'_> {
             ExprKind::CallExtern { function, args } => self.external_pointer(*function, args, expr.span),
             ExprKind::New => self.new_object(expr.ty, expr.span),
             ExprKind::Kernel(KernelBuiltin::Reserve(ring)) => self.reserve(*ring, expr.span),
+            ExprKind::Kernel(KernelBuiltin::Element { pointer, index }) => {
+                let address = self.kernel_element(pointer, index)?;
+                Ok(self.pointer_to_address(address))
+            }
             ExprKind::Kernel(KernelBuiltin::ContainerOf(member)) => {
                 let address = self.container(member)?;
                 Ok(self.pointer_to_address(address))

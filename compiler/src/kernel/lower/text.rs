@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::super::mir::core::CoreQuestion;
-use super::super::mir::{BinaryOp, Condition, Helper, Op, Size, Type, Value};
+use super::super::mir::{BinaryOp, Condition, Count, Helper, Op, Size, Type, Value};
 use super::kernel_memory::Source;
 use super::memory::{Addr, Base};
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
@@ -15,15 +15,21 @@ use crate::types::{IntType, TypeKind};
 const MAX_JOINED: u64 = 20;
 
 impl Lowerer<'_> {
-    /// Reads the text at an address. What cannot be read is empty.
+    /// Reads the text at an address. Text at null is empty; what cannot be read is, too, and is counted.
     pub(super) fn text_at_into(&mut self, address: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
         let size = self.size(expr.ty, expr.span)?;
         let int = self.int(address.ty, address.span)?;
         let address = self.scalar(address)?;
         let address = arithmetic::convert(&mut self.builder, int, U64, address);
         self.zero(to, size);
+        let [there, join] = std::array::from_fn(|_| self.builder.block());
+        let is_there = self.builder.compare_const(Condition::Ne, address, 0);
+        self.builder.branch(is_there, there, join);
+        self.builder.switch_to_sealed(there);
         let bytes = self.builder.constant(Type::I64, size.into());
         self.probe_read_text(to, bytes, address);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
         Ok(())
     }
 
@@ -84,6 +90,7 @@ impl Lowerer<'_> {
         let length = self.below(length, size.into(), unread);
         self.builder.jump_with(read, length);
         self.builder.switch_to_sealed(unread);
+        self.count_one(Count::Unread);
         self.builder.jump_with(read, zero);
         self.builder.switch_to_sealed(read);
         let after = self.builder.binary(BinaryOp::Add, before, gap);

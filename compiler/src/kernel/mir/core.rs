@@ -75,6 +75,8 @@ pub enum CoreQuestion {
     Offset,
     /// The size in bytes.
     Size,
+    /// The size in bytes of the struct itself; the part is all of it.
+    TypeSize,
     /// Whether it exists: 1 or 0.
     Exists,
     /// The value of an enumerator.
@@ -107,9 +109,12 @@ pub struct CoreEnum {
 }
 
 impl CoreTypes {
-    /// Adds the members that a part needs. A member that is used with two types keeps the first.
+    /// Adds the struct and the members that a part needs. A member that is used with two types keeps the first.
     pub fn add(&mut self, field: &CoreField) {
         let mut composite = Some(field.root.clone());
+        if field.steps.is_empty() {
+            self.members.entry(field.root.clone()).or_default();
+        }
         for step in &field.steps {
             if let CoreStep::Enumerator { name, value, bytes, signed } = step {
                 let owner = self.enums.entry(field.root.name.clone()).or_default();

@@ -125,6 +125,8 @@ pub enum Count {
     CutLoop(Span),
     /// Something that was lost.
     Lost(Lost),
+    /// Texts that could not be read.
+    Unread,
     /// The PID namespace of the host, which is a constant.
     PidNamespace,
 }
