@@ -56,6 +56,7 @@ mod stacks;
 mod state;
 mod symbols;
 mod targets;
+mod tools;
 mod unprivileged;
 mod uprobes;
 mod userspace;

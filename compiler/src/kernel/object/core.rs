@@ -56,9 +56,7 @@ impl Core {
         let (value, kind) = match question {
             CoreQuestion::Offset => (offset, CoreReloKind::FieldByteOffset),
             CoreQuestion::Size => (bytes, CoreReloKind::FieldByteSize),
-            CoreQuestion::TypeSize => {
-                (self.types.composite_bytes(&field.root), CoreReloKind::TypeSize)
-            }
+            CoreQuestion::TypeSize => (self.types.composite_bytes(&field.root), CoreReloKind::TypeSize),
             CoreQuestion::Exists | CoreQuestion::Enumerator => (1, CoreReloKind::FieldExists),
             CoreQuestion::ShiftLeft => (shift, CoreReloKind::FieldLshift),
             CoreQuestion::ShiftRight => (shift, CoreReloKind::FieldRshift),

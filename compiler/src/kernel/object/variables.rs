@@ -48,7 +48,9 @@ impl Assembly<'_> {
                 let ty = self.builder.btf().array(word, words as u32);
                 (DataSection::Rodata, ty, object::PID_NAMESPACE_BYTES as u32)
             }
-            Count::Faults(_) | Count::CutLoop(_) | Count::Lost(_) | Count::Unread => (DataSection::Bss, word, 8),
+            Count::Faults(_) | Count::CutLoop(_) | Count::Lost(_) | Count::Unread => {
+                (DataSection::Bss, word, 8)
+            }
         };
         let global = GlobalDef { name: name.clone(), section, ty, bytes, align: 8, initial: Vec::new() };
         let added = self.builder.add_global(global);
