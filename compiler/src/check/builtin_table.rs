@@ -378,6 +378,20 @@ pub const BUILTINS: &[Builtin] = &[
         |body, args, span| body.str_call(args, None, span),
     ),
     kernel(
+        "buf",
+        &["(pointer, length) -> u8[N]"],
+        "Bytes at an address of the kernel or of a user program: as many as the destination has (64 without one), at \
+         most `length`. The others are zero.",
+        |body, args, span| body.buf_call(&args[0], &args[1], None, span),
+    ),
+    kernel(
+        "path",
+        &["(path) -> str(N)"],
+        "The path of a file, `path(&file->f_path)`, through all mounts up to their root. Of one that is too long the \
+         end is there, behind `..`.",
+        |body, args, span| body.path_call(&args[0], None, span),
+    ),
+    kernel(
         "exists",
         &["(pointer->member) -> bool"],
         "Whether the running kernel's struct has this member. Only where it does may a member be read that the \

@@ -1,4 +1,4 @@
-//! Text and bytes whose length is known only at run time: `str`, `join`, and members of tracepoints' records.
+//! Text and bytes whose length is known only at run time: `str`, `buf`, `join`, `path`, and members of tracepoints' records.
 //! The destination says how many bytes they have at most.
 
 use super::expr::Typed;
@@ -17,7 +17,7 @@ const DEFAULT_BYTES: u32 = 64;
 const MAX_BYTES: u32 = 256;
 
 impl Body<'_, '_> {
-    /// Checks a call of `str` or `join`; `None` for any other call.
+    /// Checks a call of `str`, `buf`, `join` or `path`; `None` for any other call.
     pub(super) fn text_call(
         &mut self,
         callee: &ast::Expr,
@@ -33,8 +33,64 @@ impl Body<'_, '_> {
             {
                 Some(self.join_call(pointers, separator, wanted, span))
             }
+            ("buf", [pointer, length])
+                if self.half() == Half::Kernel && self.checker.names.own("buf").is_none() =>
+            {
+                Some(self.buf_call(pointer, length, wanted, span))
+            }
+            ("path", [path]) if self.half() == Half::Kernel && self.checker.names.own("path").is_none() => {
+                Some(self.path_call(path, wanted, span))
+            }
             _ => None,
         }
+    }
+
+    pub(super) fn buf_call(
+        &mut self,
+        pointer: &ast::Expr,
+        length: &ast::Expr,
+        wanted: Option<TypeId>,
+        span: Span,
+    ) -> Typed {
+        self.checker.strict(span, "`buf`");
+        let from = self.not_last(|body| body.expr(pointer, None));
+        let Some(address) = self.text_address(from) else { return self.error_expr(span) };
+        let u64 = self.checker.types.common().u64;
+        let length = Box::new(self.number(length, u64));
+        let ty = match wanted.map(|ty| (ty, self.checker.types.kind(ty))) {
+            Some((ty, TypeKind::Array(element, _))) if self.is_byte(*element) => ty,
+            _ => {
+                let u8 = self.checker.types.common().u8;
+                self.checker.types.intern(TypeKind::Array(u8, DEFAULT_BYTES.into()))
+            }
+        };
+        self.kernel_builtin(KernelBuiltin::Buffer { address: Box::new(address), length }, ty, span)
+    }
+
+    pub(super) fn path_call(&mut self, path: &ast::Expr, wanted: Option<TypeId>, span: Span) -> Typed {
+        self.checker.strict(span, "`path`");
+        let from = self.not_last(|body| body.expr(path, None));
+        if self.checker.types.is_error(from.expr.ty) {
+            return self.error_expr(span);
+        }
+        let is_path = match self.checker.types.kind(from.expr.ty) {
+            TypeKind::Ptr(to) => match self.checker.types.kind(*to) {
+                TypeKind::Struct(id) => self.checker.types.struct_def(*id).name == "path",
+                _ => false,
+            },
+            _ => false,
+        };
+        if !is_path {
+            let text = format!(
+                "`path` takes a pointer to the kernel's `path`, not `{}`",
+                self.type_name(from.expr.ty)
+            );
+            self.report(Diagnostic::error(401, from.expr.span, text).help("write `path(&file->f_path)`"));
+            return self.error_expr(span);
+        }
+        let ty = self.text_type(wanted);
+        let address = Box::new(self.address(from.expr));
+        self.kernel_builtin(KernelBuiltin::Path(address), ty, span)
     }
 
     pub(super) fn str_call(&mut self, args: &[ast::Expr], wanted: Option<TypeId>, span: Span) -> Typed {
@@ -164,6 +220,7 @@ impl Body<'_, '_> {
     fn text_address(&mut self, from: Typed) -> Option<Expr> {
         let types = &self.checker.types;
         match types.kind(from.expr.ty) {
+            TypeKind::Error => None,
             TypeKind::Ptr(to) if self.is_byte(*to) || *to == types.common().void => {
                 Some(self.address(from.expr))
             }

@@ -237,6 +237,13 @@ builtins! {
         "comm" -> "bpf_get_current_comm" Comm,
         /// `str(p)` and `str(p, bytes)`: the text at an address of the kernel or of a user program, a u64.
         "str" Text(operand: Box<Expr>),
+        /// `buf(p, length)`: as many bytes at an address as the array has, at most `length`; the others are zero.
+        "buf" Buffer {
+            /// The address, a u64.
+            address: Box<Expr>,
+            /// The number of bytes, a u64.
+            length: Box<Expr>,
+        },
         /// `join(p, separator)`: the texts behind an array of pointers, a u64, that a null pointer ends.
         "join" Join {
             /// The address of the first pointer.
@@ -244,6 +251,9 @@ builtins! {
             /// The text between two, at most as long as [`MAX_SEPARATOR`].
             separator: Vec<u8>,
         },
+        /// `path(&file->f_path)`: the path of a file from the root of its mounts, by the address of a `struct path`,
+        /// a u64.
+        "path" Path(operand: Box<Expr>),
         /// Member of a tracepoint's record whose length differs from record to record: its text, or its
         /// elements.
         "record member" RecordBytes {

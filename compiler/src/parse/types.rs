@@ -80,13 +80,16 @@ impl Parser<'_> {
 
     /// Parses `kind<K, V>(N)`, `kind<V>(N)`, `kind<V>` or `ringbuf<T>(N)`; `<` is next.
     fn kernel_type(&mut self, kind: Ident) -> Parsed<TypeExprKind> {
-        if kind.name == "map" || kind.name == "option" {
+        let help = match kind.name.as_str() {
+            "map" => Some("write `hash<K, V>(size)`"),
+            "option" => Some("there are no options: a pointer may be null, a map entry may be absent"),
+            "list" => Some(
+                "lists of objects came after KernelScript 0.1.1: `queue<T>(size)` and `hash<K, V>(size)` hold values",
+            ),
+            _ => None,
+        };
+        if let Some(help) = help {
             let text = format!("there is no map kind `{}`", kind.name);
-            let help = if kind.name == "map" {
-                "write `hash<K, V>(size)`"
-            } else {
-                "there are no options: a pointer may be null, a map entry may be absent"
-            };
             self.report(Diagnostic::error(202, kind.span, text).help(help));
             return Err(Unreadable);
         }

@@ -1,7 +1,9 @@
 //! Data of the kernel and of processes as tools read it, compared with procfs and with what this process did. The
 //! plugins are built once, for the running kernel, and run here and in the emulated ones. These tests need root.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,9 +13,10 @@ use ks_tests::watched::Running;
 use ks_tests::{Folder, allowed, compile, finish};
 use nix::libc;
 
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("task", include_str!("scripts/kernel_data_task.ks")),
     ("socket", include_str!("scripts/kernel_data_socket.ks")),
+    ("paths", include_str!("scripts/kernel_data_paths.ks")),
     ("text", include_str!("scripts/kernel_data_text.ks")),
     ("reserved", include_str!("scripts/kernel_data_reserved.ks")),
 ];
@@ -162,12 +165,44 @@ fn root_text_of_calls_and_records_is_what_was_started() {
     let cut = format!("/bin/true|{}", "long".repeat(40));
     let twenty = many[..19].join("|");
     for line in [
-        format!("call {} /bin/true firs /bin/true|first||third one\n", pids[0]),
-        format!("call {} /bin/true long {}\n", pids[1], &cut[..63]),
-        format!("call {} /bin/true  /bin/true\n", pids[2]),
-        format!("call {} /bin/true 0 /bin/true|{twenty}\n", pids[3]),
+        format!("call {} /bin/true /bin/t firs /bin/true|first||third one\n", pids[0]),
+        format!("call {} /bin/true /bin/t long {}\n", pids[1], &cut[..63]),
+        format!("call {} /bin/true /bin/t  /bin/true\n", pids[2]),
+        format!("call {} /bin/true /bin/t 0 /bin/true|{twenty}\n", pids[3]),
         format!("record {} /bin/true /bin/tru\n", pids[0]),
     ] {
+        assert!(ran.stdout.contains(&line), "{line}: {ran:#?}");
+    }
+}
+
+#[test]
+fn root_paths_lead_through_all_mounts() {
+    let folder = Folder::new();
+    let deep = (0..6).fold(folder.path(""), |path, _| path.join("a directory"));
+    std::fs::create_dir_all(&deep).expect("the folder is writable");
+    let long = deep.join("l".repeat(120));
+    std::fs::write(&long, "").expect("the folder is writable");
+    let (running, _folder) = start("paths", &["--pid", &std::process::id().to_string()]);
+    let paths =
+        ["/", "/dev/null", "/proc/self/status", "/sys/kernel/btf/vmlinux", "/proc/sys/kernel/pid_max"];
+    let mut expected = Vec::new();
+    let mut open = Vec::new();
+    for path in paths.iter().map(PathBuf::from).chain([deep, long]) {
+        let file = File::open(&path).expect("it is there");
+        let descriptor = file.as_raw_fd();
+        let real = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).expect("it is open");
+        expected.push((descriptor, real.to_str().expect("text").to_owned()));
+        open.push(file);
+    }
+    // Tools look for records at least once a second.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let ran = running.stop();
+    let cut = |path: &str, size: usize| match path.len() < size {
+        true => path.to_owned(),
+        false => format!("..{}", &path[path.len() - (size - 3)..]),
+    };
+    for (descriptor, path) in expected {
+        let line = format!("{descriptor} {} {}\n", cut(&path, 128), cut(&path, 16));
         assert!(ran.stdout.contains(&line), "{line}: {ran:#?}");
     }
 }

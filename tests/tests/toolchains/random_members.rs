@@ -165,7 +165,11 @@ impl MemberPath {
                  (u64)t->{member};"
             )
         } else {
-            format!("typeof({last}->{tail}) t = 0; read_bytes(&t, sizeof(t), &{last}->{tail}); v = (u64)t;")
+            // Not into a variable of its type, which may be constant: clang would not read it again.
+            format!(
+                "u64 bits = 0; read_bytes(&bits, sizeof({last}->{tail}), &{last}->{tail}); v = \
+                 (u64)(typeof({last}->{tail}))bits;"
+            )
         };
         format!(
             "static __noinline u64 member{number}(struct {ROOT} *p0) {{\nu64 v = 0;\n{}if ({last}) {{ {read} \

@@ -56,6 +56,10 @@ impl Lowerer<'_> {
                 Ok(())
             }
             ExprKind::Kernel(KernelBuiltin::Text(address)) => self.text_at_into(address, to, expr),
+            ExprKind::Kernel(KernelBuiltin::Buffer { address, length }) => {
+                self.buffer_into(address, length, to, expr)
+            }
+            ExprKind::Kernel(KernelBuiltin::Path(path)) => self.path_into(path, to, expr),
             ExprKind::Kernel(KernelBuiltin::Join { pointers, separator }) => {
                 self.join_into(pointers, separator, to, expr)
             }

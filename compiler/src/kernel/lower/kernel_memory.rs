@@ -539,19 +539,24 @@ impl Lowerer<'_> {
     }
 
     /// Reads bytes into memory of this frame by a helper.
-    pub(super) fn probe_read(&mut self, to: Addr, bytes: Value, address: Value, source: Source) {
+    pub(super) fn probe_read(&mut self, to: Addr, bytes: Value, address: Value, source: Source) -> Value {
         match source {
             Source::Kernel => self.probe(Helper::ProbeReadKernel, to, bytes, address),
             Source::Either => {
                 self.probe_either([Helper::ProbeReadKernel, Helper::ProbeReadUser], to, bytes, address)
             }
-        };
+        }
     }
 
     /// Reads text up to a zero byte, truncated to what fits together with the zero. The rest of the memory is
     /// unchanged.
     pub(super) fn probe_read_text(&mut self, to: Addr, bytes: Value, address: Value) {
         let result = self.probe_text_length(to, bytes, address);
+        self.count_unread(result);
+    }
+
+    /// Counts a helper's result that is an error.
+    pub(super) fn count_unread(&mut self, result: Value) {
         let [unread, read] = std::array::from_fn(|_| self.builder.block());
         let failed = self.builder.compare_const(Condition::SLt, result, 0);
         self.builder.branch(failed, unread, read);

@@ -35,6 +35,7 @@ mod map;
 mod map_iteration;
 mod matching;
 mod memory;
+mod path;
 mod pointer;
 pub(super) mod print;
 mod program;

@@ -33,6 +33,30 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// Reads bytes at an address, as many as the array has and the script asks for.
+    pub(super) fn buffer_into(&mut self, address: &Expr, length: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
+        let size = self.size(expr.ty, expr.span)?;
+        let int = self.int(address.ty, address.span)?;
+        let address = self.scalar(address)?;
+        let address = arithmetic::convert(&mut self.builder, int, U64, address);
+        let int = self.int(length.ty, length.span)?;
+        let length = self.scalar(length)?;
+        let length = arithmetic::convert(&mut self.builder, int, U64, length);
+        self.zero(to, size);
+        let all = self.builder.constant(Type::I64, size.into());
+        let is_shorter = self.builder.compare_const(Condition::Lt, length, size.into());
+        let bytes = self.choose(is_shorter, length, all);
+        let [there, join] = std::array::from_fn(|_| self.builder.block());
+        let is_there = self.builder.compare_const(Condition::Ne, address, 0);
+        self.builder.branch(is_there, there, join);
+        self.builder.switch_to_sealed(there);
+        let result = self.probe_read(to, bytes, address, Source::Either);
+        self.count_unread(result);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
     /// Joins the texts behind an array of pointers, until a null pointer, the end of the destination, or
     /// [`MAX_JOINED`] texts. Each text is read whole into twice the destination's space: so one bound holds
     /// for all of them.

@@ -1,0 +1,195 @@
+//! Lowers `path`: the names of a file's directories, from the file up to the root of its mounts.
+//!
+//! Source: fs/d_path.c, `__prepend_path`, v6.18. The kernel's own helper, `bpf_d_path`, may be called by few programs.
+
+use std::sync::Arc;
+
+use super::super::mir::builder::Variable;
+use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
+use super::super::mir::{BinaryOp, Block, Condition, Helper, Op, Size, Type, Value};
+use super::kernel_memory::Source;
+use super::memory::{Addr, Base};
+use super::{Lower, Lowerer, U64, arithmetic};
+use crate::hir::Expr;
+
+/// Maximum number of directories and mounts.
+const MAX_STEPS: u64 = 24;
+/// Maximum length of a name. Source: include/uapi/linux/limits.h, `NAME_MAX`.
+const MAX_NAME: u64 = 255;
+/// Bytes before the text: a name that the text has no space for begins there.
+const BEFORE: u64 = MAX_NAME + 1;
+/// Bytes behind the text, which is as long as a name at most: one that begins anywhere in it has space.
+const BEHIND: u64 = MAX_NAME + 1;
+
+/// A search for the root.
+struct Search {
+    dentry: Variable,
+    mount: Variable,
+    /// Where the path begins in the buffer.
+    start: Variable,
+    buffer: Value,
+    /// Bytes of the text.
+    size: u64,
+    head: Block,
+    done: Block,
+}
+
+impl Lowerer<'_> {
+    /// Writes the path of a `struct path`: names are written before those that are there already. A path that
+    /// is too long begins with `..`.
+    pub(super) fn path_into(&mut self, path: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
+        let size = self.size(expr.ty, expr.span)?;
+        let int = self.int(path.ty, path.span)?;
+        let path = self.scalar(path)?;
+        let path = arithmetic::convert(&mut self.builder, int, U64, path);
+        let room = size + (BEFORE + BEHIND) as u32;
+        let slot = Addr::of(Base::Slot(self.builder.slot(room)));
+        self.zero(slot, room);
+        let search = Search {
+            dentry: self.builder.variable(Type::I64),
+            mount: self.builder.variable(Type::I64),
+            start: self.builder.variable(Type::I64),
+            buffer: self.pointer(slot),
+            size: size.into(),
+            head: self.builder.block(),
+            done: self.builder.block(),
+        };
+        let dentry = self.kernel_word(path, "path", &["dentry"]);
+        let vfsmount = self.kernel_word(path, "path", &["mnt"]);
+        let offset = Op::Core(part("mount", &["mnt"]), CoreQuestion::Offset);
+        let offset = self.builder.value(Type::I64, offset);
+        let mount = self.builder.binary(BinaryOp::Sub, vfsmount, offset);
+        let count = self.builder.variable(Type::I64);
+        let [end, zero] = [BEFORE + u64::from(size) - 1, 0].map(|one| self.builder.constant(Type::I64, one));
+        for (variable, value) in
+            [(search.dentry, dentry), (search.mount, mount), (search.start, end), (count, zero)]
+        {
+            self.builder.set(variable, value);
+        }
+        let body = self.builder.block();
+        self.builder.jump(search.head);
+        self.builder.switch_to(search.head);
+        let at = self.builder.get(count);
+        let is_more = self.builder.compare_const(Condition::Lt, at, MAX_STEPS);
+        self.builder.branch(is_more, body, search.done);
+        self.builder.switch_to_sealed(body);
+        let next = self.builder.binary_const(BinaryOp::Add, at, 1);
+        self.builder.set(count, next);
+        self.path_step(&search);
+        self.builder.seal(search.head);
+        self.builder.switch_to_sealed(search.done);
+        self.copy_path(&search, to);
+        Ok(())
+    }
+
+    /// Writes a name before what is there, or goes from the root of a mount to where it is mounted.
+    fn path_step(&mut self, search: &Search) {
+        let dentry = self.builder.get(search.dentry);
+        let mount = self.builder.get(search.mount);
+        let root = self.kernel_word(mount, "mount", &["mnt", "mnt_root"]);
+        let [crossing, inside] = std::array::from_fn(|_| self.builder.block());
+        let is_root = self.equal(dentry, root);
+        self.builder.branch(is_root, crossing, inside);
+        self.builder.switch_to_sealed(crossing);
+        let parent = self.kernel_word(mount, "mount", &["mnt_parent"]);
+        let point = self.kernel_word(mount, "mount", &["mnt_mountpoint"]);
+        self.builder.set(search.dentry, point);
+        self.builder.set(search.mount, parent);
+        let is_last = self.equal(parent, mount);
+        self.builder.branch(is_last, search.done, search.head);
+        self.builder.switch_to_sealed(inside);
+        let parent = self.kernel_word(dentry, "dentry", &["d_parent"]);
+        self.builder.set(search.dentry, parent);
+        self.write_name(search, dentry);
+        // A file of no directory, such as one that lies only in memory.
+        let is_top = self.equal(parent, dentry);
+        self.builder.branch(is_top, search.done, search.head);
+    }
+
+    fn write_name(&mut self, search: &Search, dentry: Value) {
+        let name = self.kernel_word(dentry, "dentry", &["d_name", "name"]);
+        let length = self.kernel_word(dentry, "dentry", &["d_name", "len"]);
+        let length = self.builder.binary_const(BinaryOp::And, length, u64::from(u32::MAX));
+        let length = self.below(length, MAX_NAME + 1, search.done);
+        let end = self.builder.get(search.start);
+        let end = self.builder.binary_const(BinaryOp::Sub, end, BEFORE);
+        let end = self.below(end, search.size, search.done);
+        let slash = self.builder.binary_const(BinaryOp::Add, end, BEFORE - 1);
+        let slash = self.builder.binary(BinaryOp::Sub, slash, length);
+        self.builder.set(search.start, slash);
+        let at = self.place(search, slash);
+        self.store_byte(at, b'/');
+        let first = Addr::of(Base::Pointer(at)).plus(1);
+        self.probe(Helper::ProbeReadKernel, first, length, name);
+    }
+
+    /// Copies the path from where it begins in the buffer.
+    fn copy_path(&mut self, search: &Search, to: Addr) {
+        self.zero(to, search.size as u32);
+        let [cut, whole, empty, copied] = std::array::from_fn(|_| self.builder.block());
+        let from = self.builder.param(copied, Type::I64);
+        let start = self.builder.get(search.start);
+        let begins = self.builder.binary_const(BinaryOp::Sub, start, BEFORE);
+        let begins = self.below(begins, search.size, cut);
+        let is_empty = self.builder.compare_const(Condition::Eq, begins, search.size - 1);
+        self.builder.branch(is_empty, empty, whole);
+        self.builder.switch_to_sealed(whole);
+        self.builder.jump_with(copied, begins);
+        self.builder.switch_to_sealed(empty);
+        let last = self.builder.constant(Type::I64, search.size - 2);
+        let at = self.builder.constant(Type::I64, BEFORE + search.size - 2);
+        let at = self.place(search, at);
+        self.store_byte(at, b'/');
+        self.builder.jump_with(copied, last);
+        self.builder.switch_to_sealed(cut);
+        for distance in [BEFORE, BEFORE + 1] {
+            let at = self.builder.constant(Type::I64, distance);
+            let at = self.place(search, at);
+            self.store_byte(at, b'.');
+        }
+        let zero = self.builder.constant(Type::I64, 0);
+        self.builder.jump_with(copied, zero);
+        self.builder.switch_to_sealed(copied);
+        let from = self.builder.binary_const(BinaryOp::Add, from, BEFORE);
+        let from = self.place(search, from);
+        let from = self.builder.value(Type::I64, Op::Address(from));
+        let bytes = self.builder.constant(Type::I64, search.size - 1);
+        self.probe(Helper::ProbeReadKernel, to, bytes, from);
+    }
+
+    fn place(&mut self, search: &Search, distance: Value) -> Value {
+        let ty = self.builder.ty(search.buffer);
+        self.builder.value(ty, Op::PtrAdd(search.buffer, distance))
+    }
+
+    fn store_byte(&mut self, at: Value, byte: u8) {
+        let byte = self.builder.constant(Type::I32, byte.into());
+        self.store(Addr::of(Base::Pointer(at)), Size::B, byte);
+    }
+
+    fn equal(&mut self, a: Value, b: Value) -> Value {
+        let distance = self.builder.binary(BinaryOp::Sub, a, b);
+        self.builder.compare_const(Condition::Eq, distance, 0)
+    }
+
+    /// A word of a kernel struct at an address.
+    fn kernel_word(&mut self, address: Value, structure: &str, members: &[&str]) -> Value {
+        let offset = Op::Core(part(structure, members), CoreQuestion::Offset);
+        let offset = self.builder.value(Type::I64, offset);
+        let address = self.builder.binary(BinaryOp::Add, address, offset);
+        self.read_word(address, Source::Kernel)
+    }
+}
+
+/// A member of one of the structs that a path consists of.
+fn part(structure: &str, members: &[&str]) -> Arc<CoreField> {
+    let composite = |name: &str| CoreComposite { name: name.to_owned(), is_union: false, is_typedef: false };
+    let ty = |member: &str| match member {
+        "d_name" => CoreType::Composite(composite("qstr")),
+        "mnt" if structure == "mount" => CoreType::Composite(composite("vfsmount")),
+        "len" => CoreType::Int { bytes: 4, signed: false },
+        _ => CoreType::Pointer,
+    };
+    let steps = members.iter().map(|member| CoreStep::Member((*member).to_owned(), ty(member))).collect();
+    Arc::new(CoreField { root: composite(structure), steps })
+}
