@@ -179,15 +179,15 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn record_bytes(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Option<Typed> {
-        let (place, relative) = self.record_bytes_of(expr)?;
+        let (locator, relative) = self.record_bytes_of(expr)?;
         self.checker.strict(expr.span, "members of records that differ in length");
-        let place = self.load(&place);
+        let locator = self.load(&locator);
         let ty = match wanted.map(|ty| (ty, self.checker.types.kind(ty))) {
             Some((ty, TypeKind::Array(element, _))) if self.checker.types.int(*element).is_some() => ty,
             _ => self.text_type(wanted),
         };
-        let place = Box::new(place.expr);
-        Some(self.kernel_builtin(KernelBuiltin::RecordBytes { place, relative }, ty, expr.span))
+        let locator = Box::new(locator.expr);
+        Some(self.kernel_builtin(KernelBuiltin::RecordBytes { locator, relative }, ty, expr.span))
     }
 
     /// The type of a text for a destination.

@@ -258,7 +258,7 @@ builtins! {
         /// elements.
         "record member" RecordBytes {
             /// The member that says where the bytes are, a u32: length in the upper half, offset in the lower.
-            place: Box<Expr>,
+            locator: Box<Expr>,
             /// Whether the offset counts from the end of that member, else from the start of the record.
             relative: bool,
         },

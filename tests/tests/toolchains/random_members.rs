@@ -56,12 +56,12 @@ struct MemberPath {
     kinds: Vec<&'static str>,
 }
 
-struct Walk<'a> {
+struct Paths<'a> {
     types: &'a KernelTypes,
     rng: Rng,
 }
 
-impl Walk<'_> {
+impl Paths<'_> {
     /// Draws a path that ends at a number or a pointer; none if it ends elsewhere.
     fn path(&mut self) -> Option<MemberPath> {
         let mut path = MemberPath { script: "task".into(), ..MemberPath::default() };
@@ -294,7 +294,7 @@ impl Attached {
     }
 }
 
-/// A process that starts another program when it is told to.
+/// A process that starts another program when its input ends.
 struct Starter(std::process::Child);
 
 impl Starter {
@@ -317,11 +317,11 @@ fn root_random_members_have_the_values_that_c_reads() {
     let folder = Folder::new();
     write_types(&folder);
     let (members, seed) = (number("KS_RANDOM_MEMBERS", MEMBERS), number("KS_RANDOM_SEED", 1));
-    let mut walk = Walk { types: &types, rng: Rng::new(seed) };
+    let mut drawn = Paths { types: &types, rng: Rng::new(seed) };
     let (mut compared, mut changed, mut nonzero) = (0u64, 0u64, 0u64);
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     while compared + changed < members {
-        let paths: Vec<_> = std::iter::repeat_with(|| walk.path()).flatten().take(AT_ONCE as usize).collect();
+        let paths: Vec<_> = std::iter::repeat_with(|| drawn.path()).flatten().take(AT_ONCE as usize).collect();
         let starter = Starter::new();
         let text = script(&paths, starter.0.id());
         let built = try_compile("members", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));

@@ -63,8 +63,8 @@ impl Lowerer<'_> {
             ExprKind::Kernel(KernelBuiltin::Join { pointers, separator }) => {
                 self.join_into(pointers, separator, to, expr)
             }
-            ExprKind::Kernel(KernelBuiltin::RecordBytes { place, relative }) => {
-                self.record_bytes_into(place, *relative, to, expr)
+            ExprKind::Kernel(KernelBuiltin::RecordBytes { locator, relative }) => {
+                self.record_bytes_into(locator, *relative, to, expr)
             }
             _ => impossible(expr.span, "this value"),
         }

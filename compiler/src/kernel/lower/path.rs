@@ -117,7 +117,7 @@ impl Lowerer<'_> {
         let slash = self.builder.binary_const(BinaryOp::Add, end, BEFORE - 1);
         let slash = self.builder.binary(BinaryOp::Sub, slash, length);
         self.builder.set(search.start, slash);
-        let at = self.place(search, slash);
+        let at = self.byte_at(search, slash);
         self.store_byte(at, b'/');
         let first = Addr::of(Base::Pointer(at)).plus(1);
         self.probe(Helper::ProbeReadKernel, first, length, name);
@@ -138,26 +138,26 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(empty);
         let last = self.builder.constant(Type::I64, search.size - 2);
         let at = self.builder.constant(Type::I64, BEFORE + search.size - 2);
-        let at = self.place(search, at);
+        let at = self.byte_at(search, at);
         self.store_byte(at, b'/');
         self.builder.jump_with(copied, last);
         self.builder.switch_to_sealed(cut);
         for distance in [BEFORE, BEFORE + 1] {
             let at = self.builder.constant(Type::I64, distance);
-            let at = self.place(search, at);
+            let at = self.byte_at(search, at);
             self.store_byte(at, b'.');
         }
         let zero = self.builder.constant(Type::I64, 0);
         self.builder.jump_with(copied, zero);
         self.builder.switch_to_sealed(copied);
         let from = self.builder.binary_const(BinaryOp::Add, from, BEFORE);
-        let from = self.place(search, from);
+        let from = self.byte_at(search, from);
         let from = self.builder.value(Type::I64, Op::Address(from));
         let bytes = self.builder.constant(Type::I64, search.size - 1);
         self.probe(Helper::ProbeReadKernel, to, bytes, from);
     }
 
-    fn place(&mut self, search: &Search, distance: Value) -> Value {
+    fn byte_at(&mut self, search: &Search, distance: Value) -> Value {
         let ty = self.builder.ty(search.buffer);
         self.builder.value(ty, Op::PtrAdd(search.buffer, distance))
     }

@@ -85,14 +85,14 @@ impl Lowerer<'_> {
         self.builder.branch(is_more, body, done);
         self.builder.switch_to_sealed(body);
         let distance = self.builder.binary_const(BinaryOp::Mul, at, 8);
-        let place = self.builder.binary(BinaryOp::Add, pointers, distance);
-        let pointer = self.read_word(place, Source::Either);
+        let address = self.builder.binary(BinaryOp::Add, pointers, distance);
+        let pointer = self.read_word(address, Source::Either);
         let is_text = self.builder.compare_const(Condition::Ne, pointer, 0);
         self.require(is_text, done);
         // What was read before may end anywhere: the separator and the next text have space up to `size`.
         let before = self.builder.get(end);
         let before = self.below(before, size.into(), done);
-        let place = self.place_in(start, before);
+        let address = self.moved_by(start, before);
         let is_first = self.builder.compare_const(Condition::Eq, at, 0);
         let gap = self.builder.constant(Type::I64, separator.len() as u64);
         let gap = self.choose(is_first, zero, gap);
@@ -101,12 +101,12 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(between);
         for (at, byte) in separator.iter().enumerate() {
             let byte = self.builder.constant(Type::I32, u64::from(*byte));
-            self.store(Addr::of(Base::Pointer(place)).plus(at as u32), Size::B, byte);
+            self.store(Addr::of(Base::Pointer(address)).plus(at as u32), Size::B, byte);
         }
         self.builder.jump(text);
         self.builder.switch_to_sealed(text);
-        let place = self.place_in(place, gap);
-        let length = self.probe_text_length(Addr::of(Base::Pointer(place)), bytes, pointer);
+        let address = self.moved_by(address, gap);
+        let length = self.probe_text_length(Addr::of(Base::Pointer(address)), bytes, pointer);
         // Without the terminator; a text that cannot be read is empty.
         let [unread, read] = std::array::from_fn(|_| self.builder.block());
         let known = self.builder.param(read, Type::I64);
@@ -131,7 +131,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn place_in(&mut self, start: Value, distance: Value) -> Value {
+    fn moved_by(&mut self, start: Value, distance: Value) -> Value {
         self.builder.value(self.builder.ty(start), Op::PtrAdd(start, distance))
     }
 
@@ -139,12 +139,12 @@ impl Lowerer<'_> {
     /// there are. The other bytes are zero.
     pub(super) fn record_bytes_into(
         &mut self,
-        place: &Expr,
+        locator: &Expr,
         relative: bool,
         to: Addr,
         expr: &Expr,
     ) -> Lower<()> {
-        let ExprKind::Load(lvalue) = &place.kind else {
+        let ExprKind::Load(lvalue) = &locator.kind else {
             return impossible(expr.span, "a member of a record from here");
         };
         let Some(part) = self.kernel_part(lvalue) else {
@@ -156,7 +156,7 @@ impl Lowerer<'_> {
             Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(record)),
             _ => record,
         };
-        let word = self.scalar(place)?;
+        let word = self.scalar(locator)?;
         let u32 = IntType { bits: 32, signed: false };
         let word = arithmetic::convert(&mut self.builder, u32, U64, word);
         let offset = self.builder.binary_const(BinaryOp::And, word, 0xffff);
