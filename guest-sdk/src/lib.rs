@@ -48,6 +48,7 @@ pub mod clock;
 #[doc(hidden)]
 pub mod config;
 pub mod console;
+pub mod display;
 mod error;
 mod event;
 mod global;
@@ -108,7 +109,8 @@ macro_rules! for_tests {
 mod sys {
     #[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
     pub(crate) use crate::bindings::kernelscript::host::{
-        args, bpf, clock, console, globals, layouts, losses, maps, perf, ring, symbols, system, types,
+        args, bpf, clock, console, display, globals, layouts, losses, maps, perf, ring, symbols, system,
+        types,
     };
     #[cfg(all(feature = "std", not(target_family = "wasm")))]
     pub(crate) use crate::testing::world::*;

@@ -16,3 +16,14 @@ pub fn kernel(address: u64) -> String {
 pub fn process(pid: i32, address: u64) -> String {
     symbols::name(Some(pid), address)
 }
+
+/// Returns the kernel function at an address, as [`kernel`] without the offset into it.
+pub fn kernel_function(address: u64) -> String {
+    symbols::kernel_function(address)
+}
+
+/// Returns the function at an address of a process, as [`process`] without the offset into it; also if the process has
+/// ended while the plugin runs, for which the host records what processes map (CAP_PERFMON).
+pub fn process_function(pid: i32, address: u64) -> String {
+    symbols::process_function(pid, address)
+}

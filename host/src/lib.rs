@@ -49,6 +49,8 @@ pub mod bpf;
 pub mod command;
 #[cfg(feature = "plugins")]
 pub mod confine;
+#[cfg(feature = "plugins")]
+mod display;
 pub mod explain;
 mod files;
 #[cfg(feature = "plugins")]

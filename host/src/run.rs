@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
+use ks_wit::object::DisplayForm;
 use wasmtime::Store;
 use wasmtime::component::Linker;
 
@@ -17,13 +18,15 @@ use crate::bpf::loader::LoaderProcess;
 use crate::bpf::{self, Object};
 use crate::command::Command;
 use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
+use crate::display::TimeZone;
 use crate::naming::Naming;
 use crate::options::RunOptions;
+use crate::perf::MappingRecorder;
 use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, Instance, Interrupt, Limits, Outcome, Plugin, PluginError,
     Prepared, Signer, Watch,
 };
-use crate::policy::{Admitted, ObjectSet, Request};
+use crate::policy::{Admitted, Class, ObjectSet, PluginObject, Request};
 use crate::processes::Grandchild;
 use crate::processes::zygote::Forked;
 use crate::worker::{self, Export, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
@@ -362,12 +365,12 @@ impl PreparedPlugin {
             Ok(prepared) => prepared,
             Err(reason) => return Outcome::Failed(reason),
         };
-        let confine = options.confine.then(|| Arc::clone(functions));
-        let (asked, engine) = (self.asked(), self.engine.clone());
+        let functions = Arc::clone(functions);
+        let (asked, engine, confine) = (self.asked(), self.engine.clone(), options.confine);
         plugin::supervise(
             watch,
             |_| engine.interrupt(),
-            move || match instantiate(&prepared, asked, options, confine) {
+            move || match instantiate(&prepared, asked, options, &functions, confine) {
                 Ok(mut instance) => {
                     let outcome = call.here(&mut instance);
                     with_lost_output(outcome, instance.state())
@@ -473,7 +476,7 @@ impl PreparedPlugin {
             return Err(Outcome::Failed("the plugin was prepared for a process of its own".into()));
         };
         let prepared = self.linked(prepared, functions, &options.calls).map_err(Outcome::Failed)?;
-        instantiate(&prepared, self.asked(), options, None)
+        instantiate(&prepared, self.asked(), options, functions, false)
     }
 
     fn asked(&self) -> Asked {
@@ -571,13 +574,13 @@ impl WorkerRun {
             Ok(served) => served,
             Err(error) => return Ok(Outcome::Failed(error.to_string())),
         };
-        let confine = options.confine.then_some(functions);
+        let confine = options.confine;
         let memory = match FileOfOne::open(|| socket.try_clone()) {
             Ok(socket) => Box::new(RemoteMemory(socket)),
             Err(error) => return Ok(Outcome::Failed(format!("no descriptor for its memory: {error}"))),
         };
         let apart = ApartFrom { sockets: [socket.as_fd(), memory.0.as_fd()], loader: self.loader };
-        let mut state = match state(self.asked, options, confine, Some(apart)) {
+        let mut state = match state(self.asked, options, functions, confine, Some(apart)) {
             Ok(state) => state.of_task(self.pid, memory),
             Err(outcome) => return Ok(outcome),
         };
@@ -599,16 +602,17 @@ impl WorkerRun {
     }
 }
 
-/// Creates an instance on the calling thread. With `confine`, the thread is confined to the needs of a plugin
-/// that imports these functions.
+/// Creates an instance on the calling thread of a plugin that imports these functions. With `confine`, the thread is
+/// confined to its needs.
 fn instantiate(
     prepared: &Prepared<State>,
     asked: Asked,
     options: RunOptions,
-    confine: Option<Arc<BTreeSet<String>>>,
+    functions: &BTreeSet<String>,
+    confine: bool,
 ) -> Result<Instance<State>, Outcome> {
     let limits = Limits::of(&options.policy);
-    prepared.instantiate(state(asked, options, confine.as_deref(), None)?, &limits)
+    prepared.instantiate(state(asked, options, functions, confine, None)?, &limits)
 }
 
 /// What a run has in processes of its own.
@@ -619,18 +623,50 @@ struct ApartFrom<'a> {
     loader: Option<FileOfOne>,
 }
 
-/// Creates the state of a run on the calling thread. With `confine`, the thread is confined to the needs of a plugin that
-/// imports these functions.
+/// What the host reads for the texts that it makes for a plugin.
+#[derive(Default)]
+struct DisplayNeeds {
+    /// Names of functions of processes.
+    processes: bool,
+    /// Names of functions of processes that have ended.
+    ended_processes: bool,
+    /// The time zone.
+    times: bool,
+}
+
+impl DisplayNeeds {
+    /// Returns the needs of a plugin that imports these functions and has this object.
+    fn of(object: Option<&PluginObject>, functions: &BTreeSet<String>, options: &RunOptions) -> DisplayNeeds {
+        // A recording has the answers.
+        if matches!(options.calls, Calls::Replayed(_)) {
+            return DisplayNeeds::default();
+        }
+        let prints = |form: fn(&DisplayForm) -> bool| object.is_some_and(|object| object.displays(form));
+        let may_name = options.policy.check_class(Class::Symbols).is_ok();
+        let ended = functions.contains("symbols.process-function")
+            || prints(|form| *form == DisplayForm::ProcessFunction);
+        DisplayNeeds {
+            processes: may_name && (ended || functions.contains("symbols.name")),
+            ended_processes: may_name && ended,
+            times: functions.contains("display.time-of-day")
+                || prints(|form| matches!(form, DisplayForm::TimeOfDay(_))),
+        }
+    }
+}
+
+/// Creates the state of a run on the calling thread of a plugin that imports these functions. With `confine`, the thread
+/// is confined to its needs.
 fn state(
     asked: Asked,
     options: RunOptions,
-    confine: Option<&BTreeSet<String>>,
+    functions: &BTreeSet<String>,
+    confine: bool,
     apart: Option<ApartFrom<'_>>,
 ) -> Result<State, Outcome> {
-    let names = asked.imports.iter().any(|import| import.contains("/symbols@"));
     let (sockets, loader) = apart.map(|apart| (apart.sockets, apart.loader)).unzip();
     let admitted = asked.allowed(&options)?;
-    let confinement = confine.map(|functions| {
+    let displays = DisplayNeeds::of(admitted.as_ref().map(Admitted::object), functions, &options);
+    let confinement = confine.then(|| {
         let object = admitted.as_ref().map(Admitted::object);
         let run = RunNeeds { stacks: options.stacks.is_some() };
         Confinement::of(object, functions, &options.policy, run)
@@ -640,7 +676,7 @@ fn state(
     let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {
         if let Some(socket) = loader.flatten() {
-            let rights = confine::loader_rights(object.judged(), confine.is_some());
+            let rights = confine::loader_rights(object.judged(), confine);
             let loader = LoaderProcess::start(socket, rights, object.descriptors()).map_err(|error| {
                 Outcome::Failed(format!("{}: no process loads its object: {error}", options.name))
             })?;
@@ -666,7 +702,10 @@ fn state(
     };
     // Runs on a separate thread that may open files and start the naming process. Without it, user-space
     // addresses have no names, which is reported when one is asked for.
-    let naming = options.naming.clone().filter(|_| names).and_then(|process| Naming::start(process).ok());
+    let process = options.naming.clone().filter(|_| displays.processes);
+    let naming = process.and_then(|process| Naming::start(process).ok());
+    let mappings = naming.as_ref().filter(|_| displays.ended_processes).map(|_| MappingRecorder::start());
+    let zone = if displays.times { TimeZone::of_system() } else { TimeZone::utc() };
     // After the command's process exists: it keeps this process's rights.
     if let Some(confinement) = confinement {
         let confinement = match &command {
@@ -682,5 +721,5 @@ fn state(
             .enter(&outputs)
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;
     }
-    Ok(State::new(options, object, command).naming_by(naming))
+    Ok(State::new(options, object, command).naming_by(naming, mappings).in_zone(zone))
 }

@@ -1,11 +1,16 @@
 //! Symbolises addresses: those of the kernel by kallsyms, through blazesym; those of processes by the naming
 //! process ([`crate::naming`]).
 
+use std::collections::HashMap;
+
 use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Reason, Sym, Symbolized, Symbolizer};
 use blazesym::{Error, ErrorKind, MaybeDefault};
+use nix::errno::Errno;
 
 use crate::naming::{self, MAX_TEXT_BYTES, Naming, WantedLocation, WantedLocations};
+use crate::perf::MappingRecorder;
+use crate::tasks;
 use crate::text::visible;
 
 /// Limit on the distance in bytes between an address and the kernel symbol below it. kallsyms has no sizes,
@@ -40,6 +45,12 @@ pub(crate) enum SymbolError {
          `RunOptions::naming` of ks-host's library"
     )]
     NoProcess,
+    /// A process has ended, and the mappings of processes are not recorded.
+    #[error(
+        "cannot name functions of processes that have ended: what processes map cannot be recorded ({0}); give \
+         ks-host CAP_PERFMON"
+    )]
+    NotRecorded(Errno),
     /// The naming process is blocked on a file.
     #[error("cannot name functions of task {0}: a file system on which it has files does not answer")]
     Silent(u32),
@@ -48,30 +59,47 @@ pub(crate) enum SymbolError {
     File(String),
 }
 
+/// Limit of the addresses of the kernel whose symbols are kept.
+const MAX_KEPT: usize = 16 << 10;
+
 /// Symbolises addresses; reads nothing until the first one.
 #[derive(Default)]
 pub(crate) struct Symbols {
     kernel: Option<Symbolizer>,
+    /// Symbols of the kernel by address: they are read once.
+    kept: HashMap<u64, Option<Symbol>>,
     /// Symbolises addresses of processes; none if there is no naming process.
     naming: Option<Naming>,
+    /// Records what processes map, for those that have ended, or why it does not; none if the plugin does not
+    /// ask for it.
+    mappings: Option<Result<MappingRecorder, Errno>>,
     /// A file system with files of a process does not respond.
     is_stuck: bool,
 }
 
+/// A function, and the byte offset into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Symbol {
+    /// The function's name; all of its characters are visible.
+    pub(crate) function: String,
+    /// Bytes from the start of the function.
+    pub(crate) offset: u64,
+}
+
 impl Symbols {
-    pub(crate) fn new(naming: Option<Naming>) -> Symbols {
-        Symbols { naming, ..Symbols::default() }
+    pub(crate) fn new(naming: Option<Naming>, mappings: Option<Result<MappingRecorder, Errno>>) -> Symbols {
+        Symbols { naming, mappings, ..Symbols::default() }
     }
 
-    /// Returns the function at an address of a process, or of the kernel, and the byte offset into it. None
-    /// if nothing is known about the address: no such task, nothing mapped, or a file without symbols.
+    /// Returns the function at an address of a process, or of the kernel. None if nothing is known about the
+    /// address: no such task, nothing mapped, or a file without symbols.
     ///
     /// # Errors
     /// If symbols are not permitted or not readable.
-    pub(crate) fn name(&mut self, process: Option<i32>, address: u64) -> Result<Option<String>, SymbolError> {
+    pub(crate) fn find(&mut self, process: Option<i32>, address: u64) -> Result<Option<Symbol>, SymbolError> {
         match process {
             None if address < KERNEL_START => Ok(None),
-            None => self.of_kernel(address),
+            None => self.kept_of_kernel(address),
             Some(pid) => match u32::try_from(pid) {
                 Ok(id) if id > 0 => self.of_process(id, pid, address),
                 _ => Ok(None),
@@ -79,14 +107,27 @@ impl Symbols {
         }
     }
 
-    fn of_kernel(&mut self, address: u64) -> Result<Option<String>, SymbolError> {
+    /// As [`Symbols::of_kernel`], which takes 80 us, once for each address.
+    fn kept_of_kernel(&mut self, address: u64) -> Result<Option<Symbol>, SymbolError> {
+        if let Some(kept) = self.kept.get(&address) {
+            return Ok(kept.clone());
+        }
+        let found = self.of_kernel(address)?;
+        if self.kept.len() >= MAX_KEPT {
+            self.kept.clear();
+        }
+        self.kept.insert(address, found.clone());
+        Ok(found)
+    }
+
+    fn of_kernel(&mut self, address: u64) -> Result<Option<Symbol>, SymbolError> {
         let symbolizer = self.kernel.get_or_insert_with(Symbolizer::new);
         match symbolizer.symbolize_single(&kernel(), Input::AbsAddr(address)) {
             Ok(Symbolized::Sym(symbol)) if is_far(&symbol) => Ok(None),
             Ok(Symbolized::Sym(symbol)) => {
                 let name = naming::demangled(&symbol.name);
                 let name = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES);
-                Ok(Some(format!("{name}+{:#x}", symbol.offset)))
+                Ok(Some(Symbol { function: name.into_owned(), offset: symbol.offset as u64 }))
             }
             Ok(Symbolized::Unknown(Reason::MissingSyms)) => Err(SymbolError::Hidden),
             Ok(Symbolized::Unknown(_)) => Ok(None),
@@ -94,14 +135,27 @@ impl Symbols {
         }
     }
 
-    fn of_process(&mut self, id: u32, pid: i32, address: u64) -> Result<Option<String>, SymbolError> {
+    fn of_process(&mut self, id: u32, pid: i32, address: u64) -> Result<Option<Symbol>, SymbolError> {
         let naming = self.naming.as_ref().ok_or(SymbolError::NoProcess)?;
         if self.is_stuck {
             return Err(SymbolError::Silent(id));
         }
-        let locations = vec![WantedLocation { address, recorded: None }];
-        let wanted =
-            WantedLocations { pid: id, locations, in_detail: false, lives: true, until: None, began: None };
+        let recorded = match &self.mappings {
+            Some(Ok(mappings)) => mappings.process_at(pid, address),
+            Some(Err(errno)) if tasks::comm_of(pid).is_none() => {
+                return Err(SymbolError::NotRecorded(*errno));
+            }
+            Some(Err(_)) | None => None,
+        };
+        let recorded = recorded.unwrap_or_default();
+        let wanted = WantedLocations {
+            pid: id,
+            locations: vec![WantedLocation { address, recorded: recorded.mapping }],
+            in_detail: false,
+            lives: !recorded.has_ended,
+            until: None,
+            began: recorded.began,
+        };
         let Some(named) = naming.name(wanted) else {
             self.is_stuck = true;
             return Err(SymbolError::Silent(id));
@@ -114,7 +168,7 @@ impl Symbols {
         }
         let frame =
             named.locations.into_iter().next().and_then(|location| location.frames.into_iter().next());
-        Ok(frame.map(|frame| format!("{}+{:#x}", frame.function, frame.offset.unwrap_or_default())))
+        Ok(frame.map(|frame| Symbol { function: frame.function, offset: frame.offset.unwrap_or_default() }))
     }
 }
 
@@ -153,9 +207,9 @@ mod tests {
     use super::*;
     use crate::naming::NamingProcess;
 
-    fn found(process: Option<i32>, address: u64) -> Option<String> {
+    fn found(process: Option<i32>, address: u64) -> Option<Symbol> {
         let naming = Naming::start(NamingProcess::in_a_thread()).expect("threads can be started");
-        Symbols::new(Some(naming)).name(process, address).expect("it may be looked up")
+        Symbols::new(Some(naming), None).find(process, address).expect("it may be looked up")
     }
 
     #[test]
@@ -163,7 +217,8 @@ mod tests {
         let own = i32::try_from(std::process::id()).expect("pids are small");
         let address = a_function_of_this_process_is_named as fn() as usize as u64 + 3;
         let name = found(Some(own), address).expect("the test has its symbols");
-        assert!(name.contains("a_function_of_this_process_is_named") && name.ends_with("+0x3"), "{name}");
+        assert!(name.function.contains("a_function_of_this_process_is_named"), "{name:?}");
+        assert_eq!(name.offset, 3);
     }
 
     #[test]
@@ -174,7 +229,7 @@ mod tests {
 
     #[test]
     fn without_a_naming_process_that_is_said() {
-        let error = Symbols::default().name(Some(1), 0x1000).expect_err("nobody names it");
+        let error = Symbols::default().find(Some(1), 0x1000).expect_err("nobody names it");
         assert!(error.to_string().contains("starts no naming process"), "{error}");
     }
 }

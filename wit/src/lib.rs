@@ -19,6 +19,7 @@ pub mod object;
 pub mod program_kind;
 pub mod section;
 pub mod shared;
+pub mod system_call;
 pub mod target;
 pub mod text;
 
@@ -47,5 +48,6 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("args.wit", include_str!("../args.wit")),
     ("system.wit", include_str!("../system.wit")),
     ("symbols.wit", include_str!("../symbols.wit")),
+    ("display.wit", include_str!("../display.wit")),
     ("world.wit", include_str!("../world.wit")),
 ];

@@ -136,6 +136,18 @@ pub struct Print {
     pub values: Vec<PrintValue>,
 }
 
+impl Print {
+    /// Parses the contents of [`PRINTS_SECTION`]; none if they are malformed.
+    pub fn table(section: &[u8]) -> Option<Vec<Print>> {
+        serde_json::from_slice(section).ok()
+    }
+
+    /// Whether the host makes a text of this form of one of its values.
+    pub fn displays(&self, is_wanted: impl Fn(&DisplayForm) -> bool) -> bool {
+        self.values.iter().any(|value| matches!(value, PrintValue::Display(form) if is_wanted(form)))
+    }
+}
+
 /// The type of a printed value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -159,6 +171,8 @@ pub enum PrintValue {
         /// Values, extended to 64 bits, with their names, in declaration order.
         enumerators: Vec<(u64, String)>,
     },
+    /// Operands from which the host makes a text.
+    Display(DisplayForm),
 }
 
 impl PrintValue {
@@ -166,6 +180,67 @@ impl PrintValue {
     pub fn bytes(&self) -> usize {
         match self {
             PrintValue::Text(bytes) => (*bytes as usize).next_multiple_of(8),
+            PrintValue::Display(form) => form.bytes(),
+            _ => 8,
+        }
+    }
+}
+
+/// How the host makes a text of numbers and addresses: the functions of the contract's `display`, and those of
+/// `symbols`. Operands are numbers, extended to 8 bytes, and addresses of networks, filled up to a multiple of
+/// 8 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DisplayForm {
+    /// `display.ipv4` of 4 bytes.
+    Ipv4,
+    /// `display.ipv6` of 16 bytes.
+    Ipv6,
+    /// `display.mac` of 6 bytes.
+    Mac,
+    /// `display.system-call`.
+    SystemCall,
+    /// `display.errno`.
+    Errno,
+    /// `display.signal`.
+    Signal,
+    /// `display.capability`.
+    Capability,
+    /// `symbols.kernel-function`.
+    KernelFunction,
+    /// `symbols.process-function`.
+    ProcessFunction,
+    /// `display.time-of-day` in this format.
+    TimeOfDay(Vec<u8>),
+    /// `display.bytes`.
+    Bytes,
+    /// `display.duration`.
+    Duration,
+}
+
+impl DisplayForm {
+    /// Returns the name of the contract's function.
+    pub fn function(&self) -> &'static str {
+        match self {
+            DisplayForm::Ipv4 => "ipv4",
+            DisplayForm::Ipv6 => "ipv6",
+            DisplayForm::Mac => "mac",
+            DisplayForm::SystemCall => "system-call",
+            DisplayForm::Errno => "errno",
+            DisplayForm::Signal => "signal",
+            DisplayForm::Capability => "capability",
+            DisplayForm::KernelFunction => "kernel-function",
+            DisplayForm::ProcessFunction => "process-function",
+            DisplayForm::TimeOfDay(_) => "time-of-day",
+            DisplayForm::Bytes => "bytes",
+            DisplayForm::Duration => "duration",
+        }
+    }
+
+    /// Returns the size of the operands in a record, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            DisplayForm::Ipv6 | DisplayForm::ProcessFunction => 16,
             _ => 8,
         }
     }

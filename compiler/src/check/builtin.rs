@@ -111,6 +111,11 @@ impl Body<'_, '_> {
     /// Checks an argument that may be any integer: a type that does not combine is widened by its own sign.
     pub(super) fn number(&mut self, arg: &ast::Expr, to: TypeId) -> Expr {
         let value = self.expr(arg, Some(to));
+        self.as_number(value, to)
+    }
+
+    /// Checks a value as [`Body::number`] does.
+    pub(super) fn as_number(&mut self, value: Typed, to: TypeId) -> Expr {
         match self.checker.types.kind(value.expr.ty) {
             TypeKind::Int(_) if value.constant.is_none() => {}
             TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Error => return self.coerce(value, to),

@@ -2,6 +2,8 @@
 //! checks a call (language reference, 6, 11.1, 11.7, 11.9, 11.10, 11.13). This is the only such table: the
 //! checker, editors and their grammar are made from it.
 
+use ks_wit::object::DisplayForm;
+
 use super::expr::Typed;
 use super::function::Body;
 use crate::ast;
@@ -257,8 +259,88 @@ pub const BUILTINS: &[Builtin] = &[
     user(
         "symbol",
         &["(address: u64) -> str(128)", "(pid: i32, address: u64) -> str(128)"],
-        "Function name and offset of an address.",
+        "Function name and offset of an address, `schedule+0x5`; `ksym` and `usym` have no offset.",
         |body, args, span| body.symbol_call(args, span),
+    ),
+    both(
+        "ksym",
+        &["(address: u64) -> str(128)"],
+        "The function of the kernel at an address, without the offset in it. In the kernel half a value of \
+         `print`.",
+        |body, args, span| body.ksym_call(args, span),
+    ),
+    both(
+        "usym",
+        &["(pid: i32, address: u64) -> str(128)"],
+        "The function of a process at an address, also of one that has ended since. In the kernel half a value \
+         of `print`.",
+        |body, args, span| body.usym_call(args, span),
+    ),
+    both(
+        "ipv4",
+        &["(address: u32) -> str(16)", "(address: u8[4]) -> str(16)"],
+        "An IPv4 address as text: `10.0.0.1`. The address is in network byte order. In the kernel half a value \
+         of `print`.",
+        |body, args, span| body.ipv4_call(args, span),
+    ),
+    both(
+        "ipv6",
+        &["(address: u8[16]) -> str(46)", "(address: u32[4]) -> str(46)"],
+        "An IPv6 address as text: `2001:db8::1`. The address is in network byte order. In the kernel half a \
+         value of `print`.",
+        |body, args, span| body.address_call(DisplayForm::Ipv6, args, span),
+    ),
+    both(
+        "mac",
+        &["(address: u8[6]) -> str(18)"],
+        "A link-layer address as text: `52:54:00:12:34:56`. In the kernel half a value of `print`.",
+        |body, args, span| body.address_call(DisplayForm::Mac, args, span),
+    ),
+    both(
+        "syscall_name",
+        &["(number: i64) -> str(32)"],
+        "The name of a system call, `openat`; the number if there is none. In the kernel half a value of \
+         `print`.",
+        |body, args, span| body.name_call(DisplayForm::SystemCall, args, span),
+    ),
+    both(
+        "errno_name",
+        &["(number: i64) -> str(32)"],
+        "The name of an error number or of its negative: `ENOENT` of 2 and -2; the number if there is none. In \
+         the kernel half a value of `print`.",
+        |body, args, span| body.name_call(DisplayForm::Errno, args, span),
+    ),
+    both(
+        "signal_name",
+        &["(number: i64) -> str(32)"],
+        "The name of a signal, `SIGKILL`; the number if there is none. In the kernel half a value of `print`.",
+        |body, args, span| body.name_call(DisplayForm::Signal, args, span),
+    ),
+    both(
+        "capability_name",
+        &["(number: i64) -> str(32)"],
+        "The name of a capability, `CAP_SYS_ADMIN`; the number if there is none. In the kernel half a value of \
+         `print`.",
+        |body, args, span| body.name_call(DisplayForm::Capability, args, span),
+    ),
+    both(
+        "strftime",
+        &["(format: str, ns: u64) -> str(64)"],
+        "The time of day at a moment of `time_ns`, in the format of strftime(3): `%H:%M:%S`; `%f` are \
+         microseconds. In the kernel half a value of `print`.",
+        |body, args, span| body.strftime_call(args, span),
+    ),
+    both(
+        "human_bytes",
+        &["(bytes: u64) -> str(16)"],
+        "A size with its unit: `1.5 KiB`. In the kernel half a value of `print`.",
+        |body, args, span| body.quantity_call(DisplayForm::Bytes, args, span),
+    ),
+    both(
+        "human_time",
+        &["(ns: u64) -> str(16)"],
+        "A time with its unit: `20.0 ms`, `3h 12m`. In the kernel half a value of `print`.",
+        |body, args, span| body.quantity_call(DisplayForm::Duration, args, span),
     ),
     user(
         "enable",

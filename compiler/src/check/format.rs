@@ -6,12 +6,9 @@ use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::format::{Piece, pieces};
-use crate::hir::{Expr, ExprKind, Half, SharedBuiltin};
+use crate::hir::{Expr, ExprKind, SharedBuiltin};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
-
-/// Maximum number of values of a `print` in the kernel half.
-const MAX_KERNEL_VALUES: usize = 12;
 
 impl Body<'_, '_> {
     pub(super) fn print_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
@@ -20,11 +17,10 @@ impl Body<'_, '_> {
             _ => None,
         });
         let values = &args[usize::from(literal.is_some())..];
-        let values: Vec<Expr> = values.iter().map(|value| self.expr(value, None).expr).collect();
+        let values: Vec<Expr> = values.iter().map(|value| self.printed_value(value)).collect();
         if values.iter().any(|value| self.checker.types.is_error(value.ty)) {
             return self.error_expr(span);
         }
-        self.check_value_count(&values);
         let format = match literal {
             Some((format, format_span)) => self.check_format(&format, format_span, &values),
             None => {
@@ -36,18 +32,12 @@ impl Body<'_, '_> {
         self.make(ExprKind::Shared(SharedBuiltin::Print { format, args: values }), u32, span)
     }
 
-    /// Reports more than [`MAX_KERNEL_VALUES`] values in the kernel half.
-    fn check_value_count(&mut self, values: &[Expr]) {
-        if self.half() == Half::Kernel
-            && let Some(first) = values.get(MAX_KERNEL_VALUES)
-        {
-            let text = format!("`print` in the kernel half takes at most {MAX_KERNEL_VALUES} values");
-            self.report(
-                Diagnostic::error(425, first.span, text)
-                    .label(format!("{} are given", values.len()))
-                    .help("print the rest with another `print`"),
-            );
-        }
+    /// Checks a value. In the kernel half only such a value may be a text that the host makes.
+    fn printed_value(&mut self, value: &ast::Expr) -> Expr {
+        let outer = self.printed.replace(strip(value).span);
+        let checked = self.expr(value, None).expr;
+        self.printed = outer;
+        checked
     }
 
     /// Returns the format for the host: one conversion for each value.

@@ -48,6 +48,8 @@ pub(super) struct Body<'c, 'a> {
     pub(super) tail: bool,
     /// Whether the current expression is the value of a constant: enumerators are numbers there.
     pub(super) in_constant: bool,
+    /// The value of `print` that is being checked, for texts that the host makes.
+    pub(super) printed: Option<Span>,
     /// Variables that are declared by `null` alone, with the source range of their name.
     pub(super) null_locals: HashMap<LocalId, Span>,
     /// Types of these variables, as inferred from assignments and calls.
@@ -167,6 +169,7 @@ impl<'c, 'a> Body<'c, 'a> {
             tail_call: false,
             tail: false,
             in_constant: false,
+            printed: None,
             null_locals: HashMap::new(),
             null_types: HashMap::new(),
             null_type_found: false,

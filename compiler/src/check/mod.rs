@@ -18,6 +18,7 @@ mod consts;
 mod context;
 mod convert;
 mod counters;
+mod display;
 mod entries;
 mod errors;
 mod events;

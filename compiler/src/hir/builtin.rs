@@ -1,6 +1,8 @@
 //! Builtin functions of both halves: one declaration each, from which visitors, listings and `defer` take the
 //! parts of a call.
 
+use ks_wit::object::DisplayForm;
+
 use super::{CounterId, Expr, FuncId, ImplId, MapId, RingId};
 
 /// Maximum number of bytes between two texts of `join`.
@@ -114,6 +116,7 @@ impl Parts for String {}
 impl Parts for bool {}
 impl Parts for ReadForm {}
 impl Parts for StackOwner {}
+impl Parts for DisplayForm {}
 
 /// Declares the builtins of a half: for each one its name in listings (a method begins with a dot; its first
 /// part is the receiver), the helper that implements it (`->`), and its fields in order of evaluation.
@@ -214,6 +217,14 @@ builtins! {
         /// `rate(before, now) -> u64`, in userspace only: difference of `scaled` per second between two
         /// `perf_read`s; 0 if no time passed.
         "rate" Rate(operands: Box<[Expr; 2]>),
+        /// `ipv4(address) -> str(16)` and the like: the text that the host makes of the operands. In the kernel
+        /// half only as a value of `print`.
+        "display" Display {
+            /// How the text is made.
+            form: DisplayForm,
+            /// The operands: integers, or an address of a network as an array.
+            args: Vec<Expr>,
+        },
     }
 }
 

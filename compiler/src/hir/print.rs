@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use ks_wit::object::DisplayForm;
+
 use super::{
     ArmBody, BinaryOp, Block, BreakpointAddress, BuiltinPart, CatchPattern, ContextMember, CounterId,
     EventSpec, Expr, ExprKind, FuncId, FunctionKind, Hir, HirFunction, KernelBuiltin, LocalId, LogicOp,
@@ -378,6 +380,13 @@ impl Printer<'_> {
             SharedBuiltin::Print { format, args } => {
                 let args: String = args.iter().map(|arg| format!(", {}", self.expr(depth, arg))).collect();
                 format!("print({}{args})", quoted(format))
+            }
+            SharedBuiltin::Display { form, args } => {
+                let format = match form {
+                    DisplayForm::TimeOfDay(format) => format!("{}, ", quoted(format)),
+                    _ => String::new(),
+                };
+                format!("{}({format}{})", form.function(), self.list(depth, args))
             }
             _ => self.builtin(depth, builtin.name(), &builtin.parts()),
         }

@@ -11,7 +11,7 @@ use super::runtime::Routine;
 use super::scalar::{store_op, val_type};
 use crate::builtins::perf::options;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, Match, UserBuiltin};
+use crate::hir::{Expr, ExprKind, Match, SharedBuiltin, UserBuiltin};
 use crate::types::{TypeId, TypeKind};
 
 /// Largest constant, in bytes, that is stored already padded with zeros and copied whole.
@@ -65,6 +65,9 @@ impl FnCx<'_, '_> {
             }
             ExprKind::User(UserBuiltin::Symbol { pid, address }) => {
                 self.symbol(pid.as_deref(), address, expr.ty, to)?;
+            }
+            ExprKind::Shared(SharedBuiltin::Display { form, args }) => {
+                self.display(form, args, expr.ty, to)?;
             }
             ExprKind::User(UserBuiltin::PerCpu { map, key, cpu }) => {
                 self.per_cpu(*map, key, cpu, to, expr.span)?;

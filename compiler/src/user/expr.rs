@@ -83,6 +83,9 @@ impl FnCx<'_, '_> {
                 self.push_value(*map, value, expr.span)
             }
             SharedBuiltin::Has(map, value) => self.has_value(*map, value, expr.span),
+            SharedBuiltin::Display { .. } => {
+                Err(mistake(expr.span, "a value in memory is wanted as a number"))
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod code;
 mod config;
 mod cx;
 mod defer;
+mod display;
 mod element;
 mod errno;
 mod errors;

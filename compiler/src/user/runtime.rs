@@ -196,6 +196,8 @@ routines! {
     IsUtf8: (I32, I32) -> I32, "is_utf8" => text::is_utf8(code);
     /// Destination, its size, 1 if there is a process, the process, address: writes the symbol at an address.
     Symbol: (I32, I32, I32, I32, I64), "symbol" => tasks::symbol(cx, code);
+    /// Destination, its size: copies the text that the host returned.
+    CopyAnswer: (I32, I32), "copy_answer" => tasks::copy_answer(cx, code);
     /// Milliseconds -> 0 or EINTR.
     Sleep: (I64) -> I32, "sleep" => load::sleep(cx, code);
     /// Returns when the host asks the plugin to stop.

@@ -91,8 +91,8 @@ pub fn symbol(cx: &mut Cx<'_>, code: &mut WasmCode) {
 }
 
 /// Copies the text that the host returned to the destination, whose address and size are the first two
-/// parameters.
-fn copy_answer(cx: &mut Cx<'_>, code: &mut WasmCode) {
+/// parameters. The body of [`Routine::CopyAnswer`].
+pub fn copy_answer(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let copy = cx.routine(Routine::TextCopy);
     code.get(Var(0)).get(Var(1));
     code.u32(cx.returned).op(I::I32Load(mem(0))).u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).call(copy);

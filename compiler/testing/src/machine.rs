@@ -331,6 +331,39 @@ fn define_programs_and_tasks(linker: &mut Linker<Machine>) {
     define_call(linker, import::system::PID_OF, pid_of);
     define_call(linker, import::system::COMM_OF, comm_of);
     define_call(linker, import::symbols::NAME, symbol);
+    define_display(linker);
+}
+
+/// Defines texts of numbers and addresses: what the plugin passes, so that tests see it.
+fn define_display(linker: &mut Linker<Machine>) {
+    use import::{display, symbols};
+    let number = |caller: Caller<'_, Machine>, number: u64, result: u32| {
+        answer(caller, format!("n{}", number.cast_signed()).as_bytes(), result)
+    };
+    let named = [display::SYSTEM_CALL, display::ERRNO, display::SIGNAL, display::CAPABILITY];
+    for function in named.into_iter().chain([display::BYTES, display::DURATION, symbols::KERNEL_FUNCTION]) {
+        define_call(linker, function, number);
+    }
+    let ipv4 = |caller: Caller<'_, Machine>, address: u32, result: u32| {
+        answer(caller, format!("ipv4 {address:08x}").as_bytes(), result)
+    };
+    define_call(linker, display::IPV4, ipv4);
+    for function in [display::IPV6, display::MAC] {
+        let bytes = |caller: Caller<'_, Machine>, address: u32, len: u32, result: u32| {
+            let bytes = bytes(&caller, address, len);
+            answer(caller, format!("bytes {bytes:02x?}").as_bytes(), result)
+        };
+        define_call(linker, function, bytes);
+    }
+    let process = |caller: Caller<'_, Machine>, process: u32, address: u64, result: u32| {
+        answer(caller, format!("{} {address:x}", process.cast_signed()).as_bytes(), result)
+    };
+    define_call(linker, symbols::PROCESS_FUNCTION, process);
+    let time = |caller: Caller<'_, Machine>, at: u32, len: u32, time: u64, result: u32| {
+        let format = text(&caller, at, len);
+        answer(caller, format!("{format} {time}").as_bytes(), result)
+    };
+    define_call(linker, display::TIME_OF_DAY, time);
 }
 
 /// Task 7 has a name of the kernel's maximal length.

@@ -456,6 +456,44 @@ extern void __wasm_import_kernelscript_host_system_comm_of(int32_t, uint8_t *);
 __attribute__((__import_module__("kernelscript:host/symbols@0.2.0"), __import_name__("name")))
 extern void __wasm_import_kernelscript_host_symbols_name(int32_t, int32_t, int64_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/symbols@0.2.0"), __import_name__("kernel-function")))
+extern void __wasm_import_kernelscript_host_symbols_kernel_function(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/symbols@0.2.0"), __import_name__("process-function")))
+extern void __wasm_import_kernelscript_host_symbols_process_function(int32_t, int64_t, uint8_t *);
+
+// Imported Functions from `kernelscript:host/display@0.2.0`
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("ipv4")))
+extern void __wasm_import_kernelscript_host_display_ipv4(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("ipv6")))
+extern void __wasm_import_kernelscript_host_display_ipv6(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("mac")))
+extern void __wasm_import_kernelscript_host_display_mac(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("system-call")))
+extern void __wasm_import_kernelscript_host_display_system_call(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("errno")))
+extern void __wasm_import_kernelscript_host_display_errno(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("signal")))
+extern void __wasm_import_kernelscript_host_display_signal(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("capability")))
+extern void __wasm_import_kernelscript_host_display_capability(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("time-of-day")))
+extern void __wasm_import_kernelscript_host_display_time_of_day(uint8_t *, size_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("bytes")))
+extern void __wasm_import_kernelscript_host_display_bytes(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("duration")))
+extern void __wasm_import_kernelscript_host_display_duration(int64_t, uint8_t *);
+
 // Exported Functions from `plugin`
 
 
@@ -9875,6 +9913,102 @@ void kernelscript_host_symbols_name(int32_t *maybe_process, uint64_t address, pl
   }
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_symbols_name(option, option1, (int64_t) (address), ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_symbols_kernel_function(uint64_t address, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_symbols_kernel_function((int64_t) (address), ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_symbols_process_function(int32_t process, uint64_t address, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_symbols_process_function(process, (int64_t) (address), ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_ipv4(uint32_t address, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_ipv4((int32_t) (address), ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_ipv6(plugin_list_u8_t *address, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_ipv6((uint8_t *) (*address).ptr, (*address).len, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_mac(plugin_list_u8_t *address, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_mac((uint8_t *) (*address).ptr, (*address).len, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_system_call(int64_t number, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_system_call(number, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_errno(int64_t number, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_errno(number, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_signal(int64_t number, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_signal(number, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_capability(int64_t number, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_capability(number, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_time_of_day(plugin_list_u8_t *format, uint64_t time, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_time_of_day((uint8_t *) (*format).ptr, (*format).len, (int64_t) (time), ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_bytes(uint64_t number, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_bytes((int64_t) (number), ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_duration(uint64_t time, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_duration((int64_t) (time), ptr);
   *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 

@@ -1693,9 +1693,10 @@ extern void kernelscript_host_console_method_table_write(kernelscript_host_conso
 // `%d` a value is shown as the signed, under `%u %x %X %o` as the unsigned number of its width. `{}` shows the next
 // value in its natural form. Values beyond the last conversion are appended, each after a space (none at the start
 // of an empty line), before the line end if the text ends in one. A conversion without a value, or of an unknown
-// letter, is written as it stands. A line end is added unless the text ends in one. Fields are at most 4096 bytes
-// wide and a line has at most 1 MiB. Control characters but line feeds and tabs, and bytes that are not UTF-8, are
-// made visible, unless the person who runs the plugin wants them as they are.
+// letter, is written as it stands. A line end is added unless the text ends in one. Width and precision of text count
+// the columns that it takes on a terminal. Fields are at most 4096 columns wide and a line has at most 1 MiB. Control
+// characters but line feeds and tabs, and bytes that are not UTF-8, are made visible, unless the person who runs the
+// plugin wants them as they are.
 extern void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values);
 // Writes one line to standard output: this text as it stands, usually UTF-8. All else as `print`.
 extern void kernelscript_host_console_line(plugin_list_u8_t *text);
@@ -1790,6 +1791,47 @@ extern void kernelscript_host_system_comm_of(int32_t pid, plugin_list_u8_t *ret)
 // 
 // Source: proc_kallsyms(5), proc_pid_maps(5), elf(5); kernel/kallsyms.c, v6.12, kallsyms_show_value.
 extern void kernelscript_host_symbols_name(int32_t *maybe_process, uint64_t address, plugin_string_t *ret);
+// The function at an address of the kernel: `do_nanosleep`. All else as `name`.
+extern void kernelscript_host_symbols_kernel_function(uint64_t address, plugin_string_t *ret);
+// The function at an address of a process. If it has ended, of the files that it had mapped while the plugin ran: for
+// plugins that import this function the host records what all processes map, which needs CAP_PERFMON. All else as
+// `name`.
+extern void kernelscript_host_symbols_process_function(int32_t process, uint64_t address, plugin_string_t *ret);
+
+// Imported Functions from `kernelscript:host/display@0.2.0`
+// An IPv4 address, `10.0.0.1`: the four bytes of `address` in the order in which they lie in memory, that is in network
+// byte order, as in packets and in the kernel's `__be32`.
+extern void kernelscript_host_display_ipv4(uint32_t address, plugin_string_t *ret);
+// An IPv6 address in the form of RFC 5952, `2001:db8::1`, of 16 bytes in network byte order. Bytes that are missing are 0,
+// further ones are not used.
+extern void kernelscript_host_display_ipv6(plugin_list_u8_t *address, plugin_string_t *ret);
+// A link-layer address, `52:54:00:12:34:56`, of 6 bytes. Bytes that are missing are 0, further ones are not used.
+extern void kernelscript_host_display_mac(plugin_list_u8_t *address, plugin_string_t *ret);
+// The name of a system call of this machine's architecture: `openat`.
+// 
+// Source: arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl, v6.18.
+extern void kernelscript_host_display_system_call(int64_t number, plugin_string_t *ret);
+// The name of an errno, `ENOENT`, of 2 and of -2, which is how the kernel returns it.
+// 
+// Source: include/uapi/asm-generic/errno.h and include/linux/errno.h, v6.18.
+extern void kernelscript_host_display_errno(int64_t number, plugin_string_t *ret);
+// The name of a signal, `SIGKILL`; those for applications are `SIGRTMIN` to `SIGRTMIN+30`, counted from 34 as in kill(1).
+// 
+// Source: signal(7).
+extern void kernelscript_host_display_signal(int64_t number, plugin_string_t *ret);
+// The name of a capability: `CAP_SYS_ADMIN`.
+// 
+// Source: include/uapi/linux/capability.h, v6.18.
+extern void kernelscript_host_display_capability(int64_t number, plugin_string_t *ret);
+// The local time of day at `time`, nanoseconds of `clock.now`, in the format of strftime(3): `%H:%M:%S`. `%f` are the
+// microseconds in 6 digits, `%N` the nanoseconds in 9. A format that is not one is returned as it stands. At most 4 KiB of
+// it count.
+extern void kernelscript_host_display_time_of_day(plugin_list_u8_t *format, uint64_t time, plugin_string_t *ret);
+// A number of bytes with a unit of powers of 1024 and one digit after the point: `1.5 KiB`; below 1024 `512 B`.
+extern void kernelscript_host_display_bytes(uint64_t number, plugin_string_t *ret);
+// A time in nanoseconds with a unit: `512 ns`, `1.5 us`, `20.0 ms`, `3.2 s`; from a minute on as its two largest units:
+// `2m 5s`, `3h 12m`, `5d 4h`.
+extern void kernelscript_host_display_duration(uint64_t time, plugin_string_t *ret);
 
 // Exported Functions from `plugin`
 bool exports_plugin_run(uint8_t *err);

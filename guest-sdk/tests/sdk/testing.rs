@@ -5,7 +5,7 @@ use std::time::Duration;
 use ks_guest::testing::{Host, multiplexed, never_ran};
 use ks_guest::{
     Attachment, ErrorKind, Event, Global, Group, Map, PerCpuMap, PerfOptions, Plain, Program, Queue, Result,
-    Ring, State, args, clock, console, println, symbols, system, warn,
+    Ring, State, args, clock, console, display, println, symbols, system, warn,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -153,6 +153,15 @@ fn variables_programs_and_names_are_the_tests() {
     assert_eq!(
         (symbols::kernel(0x1000), symbols::kernel(0x2000)),
         ("do_nanosleep+0x5f".into(), "0x2000".into())
+    );
+    assert_eq!(
+        (symbols::kernel_function(0x1000), symbols::process_function(42, 0x2000)),
+        ("do_nanosleep".into(), "0x2000".into())
+    );
+    let router = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(
+        (display::ipv4(u32::from_ne_bytes([10, 0, 0, 1])), display::ipv6(router), display::mac([1; 6])),
+        ("10.0.0.1".into(), "2001:db8::1".into(), "01:01:01:01:01:01".into())
     );
 }
 

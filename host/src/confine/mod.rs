@@ -144,7 +144,8 @@ impl Confinement {
             pins: object.map(bpf::pin::paths).unwrap_or_default(),
             symbols: run.stacks
                 || breakpoints
-                || has("symbols.") && policy.check_class(Class::Symbols).is_ok()
+                || (has("symbols.") || object.is_some_and(PluginObject::names_functions))
+                    && policy.check_class(Class::Symbols).is_ok()
                 || any(|model| model.ksyms.iter().any(|ksym| ksym.kind == KsymKind::Address)),
             command: None,
         }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -31,7 +31,7 @@ const PAGES: usize = 64;
 /// Interval between two reads of the rings.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Limit of the wait for the last read at the end; longer than `BEGIN`.
+/// Limit of the wait for an answer and for the last read at the end; longer than `BEGIN`.
 const FINISH: Duration = Duration::from_secs(5);
 
 /// Time limit for reading the mappings of processes that run already.
@@ -104,6 +104,15 @@ impl Mappings {
     /// belong to another process. None if its start was not recorded.
     pub fn began(&self, pid: i32) -> Option<Duration> {
         self.by_process.get(&pid)?.began
+    }
+
+    /// Returns what is recorded of a process and at an address of it.
+    pub(crate) fn process_at(&self, pid: i32, address: u64) -> RecordedProcess {
+        RecordedProcess {
+            mapping: self.find(pid, address).cloned(),
+            has_ended: self.has_ended(pid),
+            began: self.began(pid),
+        }
     }
 
     /// Applies a record; the process of the record did not exist yet at `since`, a time since boot.
@@ -261,11 +270,31 @@ fn running(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// Records the mappings of all processes, on a thread of its own, until [`MappingRecorder::finish`].
+/// What is recorded of a process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecordedProcess {
+    /// The latest mapping at the address that was asked about.
+    pub(crate) mapping: Option<Mapping>,
+    /// Whether the process has ended ([`Mappings::has_ended`]).
+    pub(crate) has_ended: bool,
+    /// The earliest start of the process ([`Mappings::began`]).
+    pub(crate) began: Option<Duration>,
+}
+
+/// A question to the recording thread, which reads the rings before it answers.
+#[derive(Debug)]
+enum Asked {
+    /// What is recorded of a process, and at an address of it.
+    Process { pid: i32, address: u64, to: Sender<RecordedProcess> },
+    /// Everything, which ends the thread.
+    All(Sender<Mappings>),
+}
+
+/// Records the mappings of all processes, on a thread of its own, until it is dropped or
+/// [finished](MappingRecorder::finish).
 #[derive(Debug)]
 pub struct MappingRecorder {
-    stop: Sender<()>,
-    written: Receiver<Mappings>,
+    asks: Sender<Asked>,
 }
 
 impl MappingRecorder {
@@ -279,13 +308,12 @@ impl MappingRecorder {
         let mut online = Online::of(&surroundings);
         let cpus = surroundings.sysfs.online_cpus();
         let mut rings = cpus.into_iter().map(Ring::open).collect::<Result<Vec<Ring>, Errno>>()?;
-        let (stop, asked) = mpsc::channel();
-        let (to, written) = mpsc::channel();
+        let (asks, asked) = mpsc::channel();
         let body = move || {
             let mut mappings = Mappings::default();
             begin(&mut mappings, &mut rings);
             loop {
-                let ended = !matches!(asked.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout));
+                let question = asked.recv_timeout(PERIOD);
                 take(&mut mappings, &mut rings);
                 if let Some(online) = &mut online
                     && online.has_changed()
@@ -294,23 +322,39 @@ impl MappingRecorder {
                     // Mappings on the new CPUs that were created before their rings were opened.
                     begin(&mut mappings, &mut rings);
                 }
-                if ended {
-                    // The owner may have stopped waiting.
-                    let _ = to.send(mappings);
-                    return;
+                // The owner may have stopped waiting.
+                match question {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(Asked::Process { pid, address, to }) => {
+                        let _ = to.send(mappings.process_at(pid, address));
+                    }
+                    Ok(Asked::All(to)) => {
+                        let _ = to.send(mappings);
+                        return;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
         };
         let thread = std::thread::Builder::new().name("ks-mappings".into()).spawn(body);
         thread.map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno::from_raw))?;
-        Ok(MappingRecorder { stop, written })
+        Ok(MappingRecorder { asks })
+    }
+
+    /// Returns what is recorded up to now of a process and at an address of it. None if the thread does not
+    /// answer, as for [`MappingRecorder::finish`].
+    pub(crate) fn process_at(&self, pid: i32, address: u64) -> Option<RecordedProcess> {
+        let (to, answer) = mpsc::channel();
+        self.asks.send(Asked::Process { pid, address, to }).ok()?;
+        answer.recv_timeout(FINISH).ok()
     }
 
     /// Stops recording and returns the mappings. None if the thread does not answer: a process can block the
     /// reader of its mappings with memory of a file system that does not answer.
     pub fn finish(self) -> Option<Mappings> {
-        let _ = self.stop.send(());
-        self.written.recv_timeout(FINISH).ok()
+        let (to, answer) = mpsc::channel();
+        self.asks.send(Asked::All(to)).ok()?;
+        answer.recv_timeout(FINISH).ok()
     }
 }
 

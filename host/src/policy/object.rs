@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ks_compiler::object::model::{DataSection, Ksym, KsymKind, Memory, Pinning, Presence, Program};
 use ks_compiler::object::table::ProgramType;
 use ks_compiler::object::{self, Object, ReadError, WriteError};
-use ks_wit::object::{PINNED_SECTION, loss_variable, timer_map};
+use ks_wit::object::{DisplayForm, PINNED_SECTION, Print, loss_variable, timer_map};
 use ks_wit::section::{Arch, BpfRecord};
 
 use super::limits::MapLimits;
@@ -143,6 +143,17 @@ impl PluginObject {
             return Err(ObjectError::NoLink { name: one.name.as_str().to_owned() });
         }
         Ok(PluginObject { name: name.into(), arch, model: Arc::new(model) })
+    }
+
+    /// Whether its programs print a text of such a form, which the host makes.
+    pub(crate) fn displays(&self, is_wanted: impl Fn(&DisplayForm) -> bool) -> bool {
+        let prints = self.model.print_table.as_deref().and_then(Print::table).unwrap_or_default();
+        prints.iter().any(|print| print.displays(&is_wanted))
+    }
+
+    /// Whether its programs print names of functions, of the kernel or of processes.
+    pub fn names_functions(&self) -> bool {
+        self.displays(|form| matches!(form, DisplayForm::KernelFunction | DisplayForm::ProcessFunction))
     }
 
     /// Returns the name. The directory of its pins has the same name.

@@ -62,7 +62,7 @@ impl Host for State {
     fn print(&mut self, format: Vec<u8>, values: Vec<Value>) -> wasmtime::Result<()> {
         let line = format::line(&format, &values);
         self.show_prints();
-        self.output.print(&line);
+        self.output.print_values(&line, &values);
         Ok(())
     }
 

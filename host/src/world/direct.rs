@@ -1,6 +1,6 @@
-//! Calls that a worker answers itself: the time and, with descriptors that its broker has passed on, readings of
-//! counters, operations on maps of data, and taking records of ring buffers ([`super::ring::worker`]). All others are
-//! messages to the broker, and so is every call that fails here.
+//! Calls that a worker answers itself: the time, texts of numbers and addresses and, with descriptors that its broker
+//! has passed on, readings of counters, operations on maps of data, and taking records of ring buffers
+//! ([`super::ring::worker`]). All others are messages to the broker, and so is every call that fails here.
 //!
 //! ```text
 //! the broker: State -- take_passed_on --> PassedOn, a descriptor ..   (messages)   .. Direct: the worker
@@ -48,6 +48,9 @@ const MOST_VALUE_BYTES: u64 = 1 << 20;
 /// Functions of the clock that a worker answers itself, unless its calls are recorded.
 const OF_CLOCK: [&str; 3] = ["clock.now", "clock.boottime", "clock.wall-clock"];
 
+/// The interface of texts that depend on their operands only, which a worker makes itself as it reads the clock.
+const OF_DISPLAY: &str = "display.";
+
 /// Attachments that a worker reads in one call. The broker charges memory for more.
 const MOST_READ: usize = 4096;
 
@@ -74,7 +77,11 @@ pub(super) fn answered_here(function: &str) -> Option<IsDirect> {
             Some(|direct, handle| handle.is_some_and(|handle| direct.map(handle).is_some()))
         }
         OF_CURSOR => Some(|_, handle| handle.and_then(own_handle).is_some()),
-        _ if OF_CLOCK.contains(&function) => Some(|direct, _| direct.has_clock),
+        // Only the broker has the time zone.
+        "display.time-of-day" => None,
+        _ if OF_CLOCK.contains(&function) || function.starts_with(OF_DISPLAY) => {
+            Some(|direct, _| direct.has_clock)
+        }
         _ => None,
     }
 }
@@ -199,6 +206,7 @@ impl State {
 /// What a worker has of its broker.
 #[derive(Default)]
 pub(crate) struct Direct {
+    /// Whether calls need no record: it reads the clock and makes texts itself.
     has_clock: bool,
     groups: SharedGroups,
     /// Attachments by their handles.

@@ -1,6 +1,7 @@
 //! Formatting of a line for `console.print`. Pure: a format and values in, bytes out.
 
 use super::bindings::kernelscript::host::console::Value;
+use super::columns;
 
 /// Upper limit of a field's width and of digits by precision. Guards against `%999999999d`, ten bytes that
 /// would cost a gigabyte.
@@ -161,12 +162,12 @@ fn parse_number(format: &[u8]) -> (usize, &[u8]) {
 /// Formats a value with a conversion. If the conversion does not suit the value, uses the natural form.
 fn converted(value: &Value, letter: u8, spec: &Spec) -> Vec<u8> {
     if let Value::Text(text) = value {
-        let bytes = spec.precision.map_or(text.len(), |precision| precision.min(text.len()));
-        return pad(&text[..bytes], spec);
+        return pad(spec.precision.map_or(text, |most| columns::cut(text, most)), spec);
     }
     match letter {
         b'd' | b'i' => signed(as_signed(value), spec),
-        b'c' => pad(&[as_unsigned(value).to_le_bytes()[0]], spec),
+        // A byte is a column, as in C, whatever it is shown as.
+        b'c' => pad_columns(&[as_unsigned(value).to_le_bytes()[0]], 1, spec),
         b's' => pad(&natural(value), spec),
         b'p' => unsigned(as_unsigned(value), b'p', spec),
         _ => unsigned(as_unsigned(value), letter, spec),
@@ -263,9 +264,14 @@ fn number_field(prefix: &str, digits: String, vanishes: bool, spec: &Spec) -> Ve
     pad(format!("{prefix}{digits:0>least$}").as_bytes(), spec)
 }
 
-/// Pads to the width with spaces.
+/// Pads to the width with spaces, by the columns that the text takes on a terminal.
 fn pad(text: &[u8], spec: &Spec) -> Vec<u8> {
-    let fill = vec![b' '; spec.width.saturating_sub(text.len())];
+    pad_columns(text, columns::count(text), spec)
+}
+
+/// Pads a text of so many columns to the width with spaces.
+fn pad_columns(text: &[u8], columns: usize, spec: &Spec) -> Vec<u8> {
+    let fill = vec![b' '; spec.width.saturating_sub(columns)];
     if spec.left { [text, &fill].concat() } else { [&fill, text].concat() }
 }
 

@@ -3,6 +3,7 @@
 //! | method            | text                                              | stream | recorded | counted |
 //! |-------------------|---------------------------------------------------|--------|----------|---------|
 //! | `print`           | printed by the plugin                             | stdout | no       | yes     |
+//! | `print_values`    | line of values of the plugin                      | stdout | no       | yes     |
 //! | `print_histogram` | histogram of the plugin                           | stdout | no       | yes     |
 //! | `print_table`     | table of the plugin                               | stdout | no       | yes     |
 //! | `print_from_host` | lines of the kernel half, lists of events, usage  | stdout | yes      | yes     |
@@ -25,6 +26,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 
+use super::bindings::kernelscript::host::console::Value;
 use super::histogram::Histogram;
 use super::recording::Calls;
 use super::streams::{Said, StreamOptions, Streams};
@@ -68,6 +70,11 @@ impl Output {
         self.put(|streams| streams.print(text));
     }
 
+    /// Writes a line that the plugin prints, formatted from these values.
+    pub(super) fn print_values(&mut self, line: &[u8], values: &[Value]) {
+        self.put(|streams| streams.print_values(line, values));
+    }
+
     /// Writes a histogram.
     pub(super) fn print_histogram(&mut self, histogram: &Histogram) {
         self.put(|streams| streams.print_histogram(histogram));
@@ -82,6 +89,12 @@ impl Output {
     pub(super) fn print_from_host(&mut self, text: &[u8]) {
         self.record(Stream::Stdout, text);
         self.print(text);
+    }
+
+    /// Writes a line of the kernel half, formatted from these values, and records it.
+    pub(super) fn print_values_from_host(&mut self, line: &[u8], values: &[Value]) {
+        self.record(Stream::Stdout, line);
+        self.print_values(line, values);
     }
 
     /// Writes a warning of the plugin as one line, after its name.
@@ -144,6 +157,11 @@ impl Output {
                 self.streams.write_error(&lines);
             }
         }
+    }
+
+    /// Whether the values of a line are written beside it.
+    pub(super) fn shows_values(&self) -> bool {
+        self.streams.shows_values()
     }
 
     /// Writes incomplete lines, at the end of the plugin.

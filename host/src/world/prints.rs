@@ -1,10 +1,12 @@
 //! Lines printed by the kernel half: read from their ring buffer and shown with the plugin's own lines.
 
-use ks_wit::object::{PRINTS, Print, PrintValue};
+use ks_wit::object::{DisplayForm, PRINTS, Print, PrintValue};
 
 use super::bindings::kernelscript::host::console::Value;
 use super::format;
+use super::state::State;
 use crate::bpf::{Object, Ring, TooLong, split_entry};
+use crate::display;
 use crate::host_bytes::{Charge, HostBytes};
 use crate::text::MOST_BYTES;
 
@@ -30,28 +32,34 @@ impl Table {
     /// As text: a record of 8 bytes would become an overlong line, or the table exceeds the host's memory for
     /// the plugin.
     pub(super) fn of(object: &Object, host_bytes: &HostBytes) -> Result<Option<Table>, String> {
-        let Some(prints) = object.print_table().and_then(|table| serde_json::from_slice(table).ok()) else {
-            return Ok(None);
-        };
-        let prints: Vec<Print> = prints;
+        let Some(prints) = object.print_table().and_then(Print::table) else { return Ok(None) };
         let bytes = prints.iter().map(print_bytes).sum::<Result<usize, String>>()?;
         let charge =
             host_bytes.charge(bytes as u64).map_err(|full| format!("its table of prints: {full}"))?;
         Ok(Some(Table { prints, _charge: charge }))
     }
 
-    /// Formats the line of a record; none if the table does not describe it.
-    fn line(&self, record: &[u8]) -> Option<Vec<u8>> {
+    /// Formats the line of a record; none if the table does not describe it. `state` names addresses.
+    fn line(&self, record: &[u8], state: &mut State) -> Option<PrintedLine> {
         let (position, mut rest) = record.split_first_chunk::<8>()?;
         let print = self.prints.get(usize::try_from(u64::from_le_bytes(*position)).ok()?)?;
         let mut values = Vec::with_capacity(print.values.len());
         for value in &print.values {
             let (bytes, after) = rest.split_at_checked(value.bytes())?;
-            values.push(display(value, bytes)?);
+            values.push(display(value, bytes, state)?);
             rest = after;
         }
-        Some(format::line(&print.format, &values))
+        Some(PrintedLine { text: format::line(&print.format, &values), values })
     }
+}
+
+/// A line that the kernel half printed; empty if its record is malformed.
+#[derive(Default)]
+pub(super) struct PrintedLine {
+    /// The line, with its line end.
+    pub(super) text: Vec<u8>,
+    /// The values that it was formatted from.
+    pub(super) values: Vec<Value>,
 }
 
 /// Returns the size of a print in the host in bytes; the error names the part that is too long.
@@ -67,6 +75,9 @@ fn print_bytes(print: &Print) -> Result<usize, String> {
     let mut sum = check("the format", print.format.len())? + check("the file name", print.file.len())?;
     for value in &print.values {
         sum += ENTRY_BYTES;
+        if let PrintValue::Display(DisplayForm::TimeOfDay(format)) = value {
+            sum += check("a format of a time", format.len())?;
+        }
         if let PrintValue::Enum { enumerators, .. } = value {
             if enumerators.len() > MAX_ENUMERATORS {
                 let number = enumerators.len();
@@ -97,7 +108,11 @@ impl Printer {
 
     /// Takes a batch of records and calls `line` with each formatted line in the order of printing, until it
     /// returns false. Returns the size of the batch in bytes; 0 if no record is waiting.
-    pub(super) fn take(&mut self, mut line: impl FnMut(Vec<u8>) -> bool) -> u64 {
+    pub(super) fn take(
+        &mut self,
+        state: &mut State,
+        mut line: impl FnMut(&mut State, PrintedLine) -> bool,
+    ) -> u64 {
         let records = match self.ring.take(AT_ONCE) {
             Ok(records) => records,
             // Longer than any printed line. Drop the record, so that it does not block those after it.
@@ -108,7 +123,8 @@ impl Printer {
         drop(records);
         let mut rest = &batch[..];
         while let Some((_, record, after)) = split_entry(rest) {
-            if !line(self.table.line(record).unwrap_or_default()) {
+            let formatted = self.table.line(record, state).unwrap_or_default();
+            if !line(state, formatted) {
                 break;
             }
             rest = after;
@@ -118,11 +134,14 @@ impl Printer {
 }
 
 /// Converts a value to one for `console.print`.
-fn display(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
+fn display(value: &PrintValue, bytes: &[u8], state: &mut State) -> Option<Value> {
     if let PrintValue::Text(len) = value {
         let text = bytes.get(..*len as usize)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         return Some(Value::Text(text[..end].to_vec()));
+    }
+    if let PrintValue::Display(form) = value {
+        return Some(Value::Text(text_of(form, bytes, state)?.into_bytes()));
     }
     let bits = u64::from_le_bytes(*bytes.first_chunk()?);
     // Truncation keeps the low bits, which are those of the type.
@@ -138,12 +157,36 @@ fn display(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
         PrintValue::Boolean => Value::Boolean(bits != 0),
         PrintValue::Character => Value::Character(bits as u8),
         PrintValue::Pointer => Value::Pointer(bits),
-        PrintValue::Text(_) => return None,
+        PrintValue::Text(_) | PrintValue::Display(_) => return None,
         PrintValue::Enum { number, enumerators } => {
             match enumerators.iter().find(|(value, _)| *value == bits) {
                 Some((_, name)) => Value::Text(name.clone().into_bytes()),
-                None => display(number, bytes)?,
+                None => display(number, bytes, state)?,
             }
         }
+    })
+}
+
+/// Makes the text of a form from the operands in a record.
+fn text_of(form: &DisplayForm, operands: &[u8], state: &mut State) -> Option<String> {
+    let number = u64::from_le_bytes(*operands.first_chunk()?);
+    Some(match form {
+        // The low half is the address, whose bytes come first.
+        DisplayForm::Ipv4 => display::ipv4(number as u32),
+        DisplayForm::Ipv6 => display::ipv6(operands),
+        DisplayForm::Mac => display::mac(operands),
+        DisplayForm::SystemCall => display::system_call(number.cast_signed()),
+        DisplayForm::Errno => display::errno(number.cast_signed()),
+        DisplayForm::Signal => display::signal(number.cast_signed()),
+        DisplayForm::Capability => display::capability(number.cast_signed()),
+        // If the audit log cannot be written, the plugin ends at its next action.
+        DisplayForm::KernelFunction => state.function(None, number).ok()?,
+        DisplayForm::ProcessFunction => {
+            let address = u64::from_le_bytes(*operands.last_chunk()?);
+            state.function(Some(i32::try_from(number.cast_signed()).unwrap_or(-1)), address).ok()?
+        }
+        DisplayForm::TimeOfDay(format) => state.zone.time_of_day(format, number),
+        DisplayForm::Bytes => display::bytes(number),
+        DisplayForm::Duration => display::duration(number),
     })
 }

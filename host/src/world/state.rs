@@ -26,11 +26,12 @@ use super::streams::StreamOptions;
 use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
+use crate::display::TimeZone;
 use crate::files::RegularFile;
 use crate::host_bytes::HostBytes;
 use crate::naming::Naming;
 use crate::options::RunOptions;
-use crate::perf::{Attachments, Catalog};
+use crate::perf::{Attachments, Catalog, MappingRecorder};
 use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle};
 use crate::policy::{Class, Limit, Policy};
 use crate::procfs;
@@ -78,6 +79,8 @@ pub struct State {
     pub(super) arguments: Vec<String>,
     pub(super) settings: Settings,
     pub(super) symbols: Symbols,
+    /// In which times of day are shown.
+    pub(super) zone: TimeZone,
     pub(super) stop: StopHandle,
     pub(super) audit: Option<PluginAudit>,
     /// Lookups that the audit log contains.
@@ -161,6 +164,7 @@ impl State {
             arguments: options.arguments,
             settings: options.settings,
             symbols: Symbols::default(),
+            zone: TimeZone::utc(),
             stop: options.stop,
             audit: options.audit.map(PluginAudit::new),
             looked: BTreeSet::new(),
@@ -192,10 +196,21 @@ impl State {
         self
     }
 
-    /// Sets the thread that resolves functions of processes.
+    /// Sets what resolves functions: the thread for those of processes, and the record of what processes map.
     #[must_use]
-    pub(crate) fn naming_by(mut self, naming: Option<Naming>) -> State {
-        self.symbols = Symbols::new(naming);
+    pub(crate) fn naming_by(
+        mut self,
+        naming: Option<Naming>,
+        mappings: Option<Result<MappingRecorder, Errno>>,
+    ) -> State {
+        self.symbols = Symbols::new(naming, mappings);
+        self
+    }
+
+    /// Sets the time zone in which times of day are shown.
+    #[must_use]
+    pub(crate) fn in_zone(mut self, zone: TimeZone) -> State {
+        self.zone = zone;
         self
     }
 
@@ -310,14 +325,18 @@ impl State {
         let mut waiting = printer.ring.waiting();
         while waiting > 0 {
             let mut lines = Vec::new();
-            let taken = printer.take(|line| {
-                lines.extend(line);
+            let taken = printer.take(self, |state, line| {
+                if state.output.shows_values() {
+                    state.output.print_values_from_host(&line.text, &line.values);
+                } else {
+                    lines.extend(line.text);
+                }
                 if lines.len() >= PRINTED_AT_ONCE {
-                    self.output.print_from_host(&std::mem::take(&mut lines));
+                    state.output.print_from_host(&std::mem::take(&mut lines));
                 }
                 // Stop when output is lost. The lines formatted already exceed the limit, and that is
                 // reported.
-                self.output.has_room()
+                state.output.has_room()
             });
             if !lines.is_empty() {
                 self.output.print_from_host(&lines);

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
+use super::bindings::kernelscript::host::console::Value;
 use super::histogram::Histogram;
-use super::table::{RowObject, Table};
+use super::table::{self, RowObject, Table};
 use crate::host_bytes::{Charge, HostBytes};
 use crate::text::{self, one_line, visible};
 
@@ -96,6 +97,8 @@ struct Printed<'a> {
     time: &'a str,
     plugin: &'a str,
     line: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    values: &'a [serde_json::Value],
 }
 
 #[derive(Serialize)]
@@ -126,6 +129,11 @@ impl Streams {
         &self.name
     }
 
+    /// Whether the values of a line are written beside it.
+    pub(super) fn shows_values(&self) -> bool {
+        self.form == Form::Json
+    }
+
     /// Returns the limit of the output in bytes per second.
     pub(super) fn limit(&self) -> u64 {
         self.written.limit
@@ -136,12 +144,30 @@ impl Streams {
     /// # Errors
     /// Those of standard output.
     pub(super) fn print(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.print_with(bytes, &[])
+    }
+
+    /// Writes a line that was formatted from values: with JSON they are a member beside the line. What is not exactly
+    /// one line is written as text alone.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn print_values(&mut self, line: &[u8], values: &[Value]) -> io::Result<()> {
+        let is_line = line.iter().position(|byte| *byte == b'\n').is_some_and(|end| end + 1 == line.len());
+        if !self.shows_values() || !is_line || !self.begun.bytes.is_empty() {
+            return self.print(line);
+        }
+        let values: Vec<serde_json::Value> = values.iter().map(table::json).collect();
+        self.print_with(line, &values)
+    }
+
+    fn print_with(&mut self, bytes: &[u8], values: &[serde_json::Value]) -> io::Result<()> {
         if !self.written.has_room() {
             self.begun.clear();
             return Ok(());
         }
         if self.form != Form::Plain {
-            return self.print_lines(bytes);
+            return self.print_lines(bytes, values);
         }
         if self.raw {
             return self.put_lines(bytes);
@@ -209,7 +235,7 @@ impl Streams {
         if self.written.take(bytes.len()) { write_now(&mut self.stdout, bytes) } else { Ok(()) }
     }
 
-    fn print_lines(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn print_lines(&mut self, bytes: &[u8], values: &[serde_json::Value]) -> io::Result<()> {
         let Streams { name, form, raw, stdout, begun, written, .. } = self;
         let time = now();
         let mut formed = Vec::new();
@@ -220,6 +246,7 @@ impl Streams {
                 name,
                 &time,
                 &if *raw { Cow::Borrowed(line) } else { display(line) },
+                values,
                 &mut formed,
             )?;
             if !written.take(formed.len() - before) {
@@ -329,7 +356,7 @@ impl Streams {
                 let begun = std::mem::take(&mut self.begun.bytes);
                 self.put(&display(&begun))
             }
-            Form::Named | Form::Json => self.print_lines(b"\n"),
+            Form::Named | Form::Json => self.print_lines(b"\n", &[]),
         }
     }
 }
@@ -342,12 +369,19 @@ fn now() -> String {
     humantime::format_rfc3339_micros(SystemTime::now()).to_string()
 }
 
-/// Appends a line in its format.
-fn form_line(form: Form, plugin: &str, time: &str, line: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+/// Appends a line in its format, with the values that JSON shows beside it.
+fn form_line(
+    form: Form,
+    plugin: &str,
+    time: &str,
+    line: &[u8],
+    values: &[serde_json::Value],
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
     match form {
         Form::Json => {
             let line = String::from_utf8_lossy(line);
-            serde_json::to_writer(&mut *out, &Printed { time, plugin, line: &line })?;
+            serde_json::to_writer(&mut *out, &Printed { time, plugin, line: &line, values })?;
             out.push(b'\n');
         }
         Form::Named | Form::Plain => out.extend_from_slice(&named(plugin, line)),
@@ -361,7 +395,7 @@ fn named(plugin: &str, line: &[u8]) -> Vec<u8> {
 
 /// Escapes everything except line feeds and tabs that is not printable, including invalid UTF-8, which some
 /// terminals interpret as control characters.
-fn display(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn display(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
         return Cow::Borrowed(bytes);
     }
@@ -551,6 +585,24 @@ mod tests {
         assert_eq!(objects[1]["line"], "");
         let time = objects[0]["time"].as_str().expect("text");
         assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
+    }
+
+    #[test]
+    fn values_are_beside_their_line_if_it_is_one() {
+        let (mut streams, out, _) = streams(Form::Json, false, u64::MAX, u64::MAX);
+        let values = [Value::Unsigned64(u64::MAX), Value::Text(b"a\x1b".to_vec()), Value::Boolean(true)];
+        streams.print_values(b"line\n", &values).expect("a vector takes all");
+        for several in [&b"one\ntwo\n"[..], b"begun"] {
+            streams.print_values(several, &values).expect("a vector takes all");
+        }
+        streams.print_values(b" and ended\n", &values).expect("a vector takes all");
+        let text = out.text();
+        let objects: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(objects[0]["values"], serde_json::json!([u64::MAX, "a\\u{1b}", true]));
+        let lines: Vec<_> = objects.iter().map(|object| object["line"].as_str().expect("text")).collect();
+        assert_eq!(lines, ["line", "one", "two", "begun and ended"]);
+        assert!(objects[1..].iter().all(|object| object.get("values").is_none()), "{text}");
     }
 
     #[test]

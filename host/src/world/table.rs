@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Number};
 
 use super::bindings::kernelscript::host::console::{Column, Value};
-use super::format;
+use super::{columns, format};
 use crate::host_bytes::{Charge, Full, HostBytes};
 use crate::text::visible;
 
@@ -98,7 +98,7 @@ pub(super) struct RowObject<'a> {
 }
 
 /// Converts a value to JSON. Numbers that JSON lacks (infinities) are null.
-fn json(value: &Value) -> serde_json::Value {
+pub(super) fn json(value: &Value) -> serde_json::Value {
     match value {
         Value::Unsigned8(number) => (*number).into(),
         Value::Unsigned16(number) => (*number).into(),
@@ -137,7 +137,7 @@ impl fmt::Display for Table {
         lines.extend(self.rows.iter().map(|row| row.iter().map(cell).collect()));
         let column = |at: usize| lines.iter().filter_map(move |line| line.get(at));
         let widths: Vec<usize> = (0..self.columns.len())
-            .map(|at| column(at).map(|text| text.chars().count()).max().unwrap_or(0))
+            .map(|at| column(at).map(|text| columns::count(text.as_bytes())).max().unwrap_or(0))
             .collect();
         let of_numbers: Vec<bool> = (0..self.columns.len())
             .map(|at| self.rows.iter().filter_map(|row| row.get(at)).any(is_number))
@@ -149,11 +149,7 @@ impl fmt::Display for Table {
             let mut text = String::new();
             for ((cell, width), is_number) in line.iter().zip(&widths).zip(&of_numbers) {
                 text.push_str(GAP);
-                text.push_str(&if *is_number {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                });
+                text.push_str(&columns::padded(cell, *width, *is_number));
             }
             writeln!(f, "{}", text.strip_prefix(GAP).unwrap_or_default().trim_end())?;
         }

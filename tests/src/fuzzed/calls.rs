@@ -51,14 +51,16 @@ const PAGES: u32 = 16;
 /// Functions that run in only one of 32 steps that select them: they end the plugin, or read state of the
 /// whole machine (every event, every process, every symbol of the kernel), which takes a hundred times as
 /// long as another call.
-const RARE: [&str; 8] = [
+const RARE: [&str; 10] = [
     "args.exit",
     "console.abort",
     "perf.list-events",
     "perf.event.breakpoint-at",
     "perf.event.uprobe",
     "perf.options.observe-process",
+    "symbols.kernel-function",
     "symbols.name",
+    "symbols.process-function",
     "system.pid-of",
 ];
 

@@ -9,6 +9,7 @@ mod counting;
 mod cycles;
 mod denied;
 mod descriptors;
+mod display;
 mod examples;
 mod groups;
 mod halves;

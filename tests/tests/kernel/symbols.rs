@@ -67,8 +67,13 @@ fn root_a_gap_between_symbols_has_no_name() {
 
 /// Runs the script as a user that owns nothing but its own task, which sleeps.
 fn run_as_nobody(task: u32, own: u64) -> Outcome {
+    run_script_as_nobody(SCRIPT, task, own)
+}
+
+/// Runs a script with the same arguments as that user.
+fn run_script_as_nobody(script: &str, task: u32, own: u64) -> Outcome {
     let folder = Folder::new();
-    let plugin = folder.write("symbols.wasm", compile("symbols", SCRIPT).plugin);
+    let plugin = folder.write("symbols.wasm", compile("symbols", script).plugin);
     let host = folder.path("ks-host");
     // Other users may have no access to the build folder.
     fs::copy(binary("ks-host"), &host).expect("the temporary folder has room");
@@ -143,6 +148,19 @@ fn root_missing_rights_for_names_are_reported_once() {
     for (line, (what, advice)) in lines.iter().zip(expected) {
         assert!(line.contains(what) && line.contains(advice), "{line}");
     }
+}
+
+/// Without the right to record what processes map, a process that has ended has no names, and a line says why.
+#[test]
+fn root_an_ended_process_without_a_record_is_reported() {
+    let mut ended = Command::new("/bin/true").spawn().expect("it is there");
+    let pid = ended.id();
+    ended.wait().expect("it is ours");
+    let script = SCRIPT.replace("symbol(args.task, args.own)", "usym(args.task, args.own)");
+    let outcome = run_script_as_nobody(&script, pid, 0x1000);
+    assert_eq!((outcome.code, outcome.row("task")[1]), (0, "0x1000"), "{outcome:#?}");
+    let line = outcome.stderr.lines().find(|line| line.contains("processes that have ended"));
+    assert!(line.is_some_and(|line| line.contains("CAP_PERFMON")), "{outcome:#?}");
 }
 
 /// A user without rights can read its own tasks. This task's file may have no symbols, which is not a

@@ -169,12 +169,19 @@ impl Rewriter {
     }
 }
 
+/// The expressions that a value of `print` evaluates: the operands of a text that the host makes.
+fn printed(value: &mut Expr) -> Vec<&mut Expr> {
+    match value {
+        Expr { kind: ExprKind::Shared(SharedBuiltin::Display { args, .. }), .. } => args.iter_mut().collect(),
+        value => vec![value],
+    }
+}
+
 /// The expressions that a call evaluates before it runs.
 fn arguments(call: &mut Expr) -> Vec<&mut Expr> {
     match &mut call.kind {
-        ExprKind::Call { args, .. }
-        | ExprKind::CallExtern { args, .. }
-        | ExprKind::Shared(SharedBuiltin::Print { args, .. }) => args.iter_mut().collect(),
+        ExprKind::Call { args, .. } | ExprKind::CallExtern { args, .. } => args.iter_mut().collect(),
+        ExprKind::Shared(SharedBuiltin::Print { args, .. }) => args.iter_mut().flat_map(printed).collect(),
         ExprKind::CallValue { callee, args } => std::iter::once(&mut **callee).chain(args).collect(),
         ExprKind::Shared(SharedBuiltin::Push(_, one) | SharedBuiltin::Add(_, one))
         | ExprKind::Kernel(KernelBuiltin::Submit(_, one) | KernelBuiltin::Discard(_, one)) => {

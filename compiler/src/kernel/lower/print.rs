@@ -7,6 +7,7 @@ use ks_wit::object::{Print, PrintValue};
 use super::super::mir::{Callee, Helper, Lost, MapSymbol, Op, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Lower, Lowerer, arithmetic, impossible};
+use crate::diag::Diagnostic;
 use crate::hir::format;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, Hir, SharedBuiltin};
@@ -20,6 +21,12 @@ const HEADER: u32 = 8;
 /// The limit in bytes of the text that a pointer points to, including its terminating zero (language
 /// reference, 6.1).
 const TEXT_BYTES: u32 = 64;
+
+/// The limit of numbers of a `print` that are values of their own until its record is written.
+const MAX_VALUES: usize = 12;
+
+/// The limit in bytes of a record. The host takes 64 KiB of records at once, each after a header of 8 bytes.
+const MAX_RECORD: u32 = (64 << 10) - 8;
 
 /// Every `print` of the kernel half, by its source span, with its position in the table.
 pub(in crate::kernel) type Sites = BTreeMap<Span, u64>;
@@ -43,7 +50,10 @@ impl Visitor for Prints<'_> {
         let ExprKind::Shared(SharedBuiltin::Print { format, args }) = &expr.kind else { return };
         // A value that cannot be printed is refused where it is lowered.
         let letters = format::letters(format);
-        let value = |(at, arg): (usize, &Expr)| value_of(self.types, arg.ty, letters.get(at).copied());
+        let value = |(at, arg): (usize, &Expr)| match &arg.kind {
+            ExprKind::Shared(SharedBuiltin::Display { form, .. }) => Some(PrintValue::Display(form.clone())),
+            _ => value_of(self.types, arg.ty, letters.get(at).copied()),
+        };
         let values: Option<Vec<_>> = args.iter().enumerate().map(value).collect();
         let (Some(values), None) = (values, self.sites.get(&expr.span)) else { return };
         self.sites.insert(expr.span, self.table.len() as u64);
@@ -87,6 +97,15 @@ fn value_of(types: &Types, ty: TypeId, letter: Option<u8>) -> Option<PrintValue>
     })
 }
 
+/// Whether the evaluation of an argument changes no variable.
+fn is_plain(arg: &Expr) -> bool {
+    match &arg.kind {
+        ExprKind::Const(_) | ExprKind::Load(_) | ExprKind::Bytes(_) => true,
+        ExprKind::Shared(SharedBuiltin::Display { args, .. }) => args.iter().all(is_plain),
+        _ => false,
+    }
+}
+
 /// An evaluated argument of a `print`.
 enum Part<'e> {
     Number(Value),
@@ -102,21 +121,21 @@ impl Lowerer<'_> {
             return impossible(span, "a value printed whose type has no conversion");
         };
         let mut parts = Vec::new();
-        let mut bytes = HEADER;
         let letters = format::letters(format);
         for (at, arg) in args.iter().enumerate() {
+            let later = &args[at + 1..];
+            if let ExprKind::Shared(SharedBuiltin::Display { args: operands, .. }) = &arg.kind {
+                self.printed_operands(operands, later, &mut parts)?;
+                continue;
+            }
             let part = match self.types().kind(arg.ty) {
                 TypeKind::Ptr(_) if letters.get(at) == Some(&b's') => self.printed_text(arg)?,
                 TypeKind::Ptr(_) => Part::Number(self.printed_address(arg)?),
-                _ => self.printed(arg, &args[at + 1..])?,
+                _ => self.printed(arg, later.iter().all(is_plain))?,
             };
-            bytes += match part {
-                Part::Number(_) => 8,
-                Part::Constant(_) => self.size(arg.ty, arg.span)?.next_multiple_of(8),
-                Part::Text(_, bytes) => bytes.next_multiple_of(8),
-            };
-            parts.push(part);
+            self.add_part(part, &mut parts);
         }
+        let bytes = self.record_bytes(&parts, span)?;
         let (record, join) = self.reserve_bytes(MapSymbol::Prints, bytes, Lost::Print, |_| {});
         self.fill(record, position, &parts)?;
         let flags = self.builder.constant(Type::I64, 0);
@@ -127,8 +146,57 @@ impl Lowerer<'_> {
         Ok(self.builder.constant(Type::I32, 0))
     }
 
-    /// Evaluates an argument; the evaluation of later arguments must not change its value.
-    fn printed<'e>(&mut self, arg: &'e Expr, later: &[Expr]) -> Lower<Part<'e>> {
+    /// Evaluates the operands of a text that the host makes.
+    fn printed_operands<'e>(
+        &mut self,
+        operands: &'e [Expr],
+        later: &[Expr],
+        parts: &mut Vec<Part<'e>>,
+    ) -> Lower<()> {
+        for (at, operand) in operands.iter().enumerate() {
+            let is_stable = operands[at + 1..].iter().chain(later).all(is_plain);
+            let part = self.printed(operand, is_stable)?;
+            self.add_part(part, parts);
+        }
+        Ok(())
+    }
+
+    /// Adds an evaluated argument. All numbers but the first ones are kept in the frame, which has room for any
+    /// number of them, unlike registers and spills.
+    fn add_part<'e>(&mut self, part: Part<'e>, parts: &mut Vec<Part<'e>>) {
+        let values = parts.iter().filter(|part| matches!(part, Part::Number(_))).count();
+        parts.push(match part {
+            Part::Number(value) if values >= MAX_VALUES => {
+                let kept = Addr::of(Base::Slot(self.builder.slot(8)));
+                self.store(kept, super::super::mir::Size::DW, value);
+                Part::Text(kept, 8)
+            }
+            part => part,
+        });
+    }
+
+    /// The size of a record in bytes.
+    fn record_bytes(&self, parts: &[Part<'_>], span: Span) -> Lower<u32> {
+        let mut bytes = u64::from(HEADER);
+        for part in parts {
+            bytes += match part {
+                Part::Number(_) => 8,
+                Part::Constant(text) => u64::from(self.size(text.ty, text.span)?).next_multiple_of(8),
+                Part::Text(_, bytes) => u64::from(*bytes).next_multiple_of(8),
+            };
+        }
+        match u32::try_from(bytes) {
+            Ok(bytes) if bytes <= MAX_RECORD => Ok(bytes),
+            _ => {
+                let text =
+                    format!("the values of this `print` have {bytes} bytes; the limit is {MAX_RECORD}");
+                Err(Box::new(Diagnostic::error(425, span, text).help("print them with several calls")))
+            }
+        }
+    }
+
+    /// Evaluates an argument; `is_stable`: no later evaluation changes its value.
+    fn printed<'e>(&mut self, arg: &'e Expr, is_stable: bool) -> Lower<Part<'e>> {
         if let ExprKind::Bytes(_) = arg.kind {
             return Ok(Part::Constant(arg));
         }
@@ -138,10 +206,8 @@ impl Lowerer<'_> {
             let wide = IntType { bits: 64, ..int };
             return Ok(Part::Number(arithmetic::convert(&mut self.builder, int, wide, value)));
         }
-        let plain =
-            |one: &Expr| matches!(one.kind, ExprKind::Const(_) | ExprKind::Load(_) | ExprKind::Bytes(_));
         let bytes = self.size(arg.ty, arg.span)?;
-        let addr = if later.iter().all(plain) { self.address_of(arg)? } else { self.temporary(arg)? };
+        let addr = if is_stable { self.address_of(arg)? } else { self.temporary(arg)? };
         Ok(Part::Text(addr, bytes))
     }
 

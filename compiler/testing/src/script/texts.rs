@@ -5,8 +5,11 @@ use super::scope::Gen;
 use super::tree::Node;
 use super::types::{Int, Ty, U32, U64};
 
-/// Limit on the values of a line.
+/// Limit on the values of most lines.
 const MAX_VALUES: usize = 5;
+
+/// Limit on the values of some lines: more than registers hold.
+const MANY_VALUES: usize = 30;
 
 /// Generates a `print`.
 pub fn printed(generator: &mut Gen) -> Option<Node> {
@@ -15,7 +18,13 @@ pub fn printed(generator: &mut Gen) -> Option<Node> {
     }
     let mut format = String::from("at");
     let mut values = Vec::new();
-    for _ in 0..generator.rng.below(MAX_VALUES + 1) {
+    let most = if generator.rng.below(8) == 0 { MANY_VALUES } else { MAX_VALUES };
+    for _ in 0..generator.rng.below(most + 1) {
+        if generator.rng.below(4) == 0 {
+            format.push_str(" %s");
+            values.push(displayed(generator));
+            continue;
+        }
         let ty = match generator.rng.below(3) {
             0 => Ty::Str(*generator.rng.pick(&[4, 8, 16])),
             _ => generator.scalar_type(),
@@ -32,6 +41,24 @@ pub fn printed(generator: &mut Gen) -> Option<Node> {
     }
     let placeholders = ", $".repeat(values.len());
     Some(Node::stmt(&format!("print(\"{format}\"{placeholders})"), values))
+}
+
+/// Generates a text that the host makes.
+fn displayed(generator: &mut Gen) -> Node {
+    let (i32, i64) = (Int { bits: 32, signed: true }, Int { bits: 64, signed: true });
+    let (call, operands): (&str, &[Int]) = match generator.rng.below(10) {
+        0 | 1 => ("ipv4($)", &[U32]),
+        2 => ("syscall_name($)", &[i64]),
+        3 => ("errno_name($)", &[i64]),
+        4 => ("signal_name($)", &[i32]),
+        5 => ("capability_name($)", &[U32]),
+        6 => ("ksym($)", &[U64]),
+        7 => ("usym($, $)", &[i32, U64]),
+        8 => ("human_bytes($)", &[U64]),
+        _ => ("human_time($)", &[U64]),
+    };
+    let operands = operands.iter().map(|int| generator.unknown(&Ty::Int(*int))).collect();
+    Node::expr(&Ty::Str(128), call, operands)
 }
 
 /// Generates `a + b`, where a string is expected.

@@ -64,6 +64,33 @@ fn addresses_have_names() {
     assert_eq!(lines(&run(&compile(text).core)), ["1 -1 10", "0 0 ffffffff81000000"]);
 }
 
+/// The operands of texts that the host makes, and where the texts go.
+#[test]
+fn texts_of_numbers_are_made_of_their_operands() {
+    let text = "var six: u8[16]\nfn main() -> i32 {\n    var four: u8[4] = [10, 0, 0, 1]\n    six[15] = 255\n    \
+                var error: i32 = -2\n    var words: u32[4] = [1, 2, 3, 4]\n    var kept: str(8) = ipv4(four)\n    \
+                print(\"%s %s %s\", kept, ipv4(7), errno_name(error))\n    \
+                print(\"%s %s\", ipv6(six), ipv6(words))\n    \
+                print(\"%s %s\", ksym(4096), usym(-1, 16))\n    \
+                print(\"%s %u\", strftime(\"%H %%\", 5), len(human_bytes(four[0])))\n    \
+                defer print(\"%s\", signal_name(four[0]))\n    four[0] = 11\n    return 0\n}\n";
+    let zeros = |bytes: usize| vec!["00"; bytes].join(", ");
+    let words: Vec<String> = (1..=4).map(|word| format!("{word:02x}, {}", zeros(3))).collect();
+    let expected = [
+        "ipv4 01 ipv4 00000007 n-2".to_owned(),
+        // The text is cut where it does not fit.
+        format!("bytes [{}, ff]|bytes [{}]", zeros(15), words.join(", "))
+            .split('|')
+            .map(|one| one.chars().take(45).collect::<String>())
+            .collect::<Vec<_>>()
+            .join(" "),
+        "n4096 -1 10".into(),
+        "%H %% 5 3".into(),
+        "n10".into(),
+    ];
+    assert_eq!(lines(&run(&compile(text).core)), expected);
+}
+
 #[test]
 fn a_refused_exec_prints_a_line_and_the_script_continues() {
     let text = "import util from \"dir/util.py\"\nfn main() -> i32 {\n    exec(\"./report.py\")\n    \

@@ -5,6 +5,7 @@ pub(crate) mod args;
 pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod console;
+pub(crate) mod display;
 pub(crate) mod globals;
 pub(crate) mod layouts;
 pub(crate) mod losses;

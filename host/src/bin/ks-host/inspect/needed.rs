@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use ks_host::perf::{Catalog, ProbePoint};
 use ks_host::plugin::Plugin;
-use ks_host::policy::{Class, Limit, Need, Policy};
+use ks_host::policy::{Class, Limit, Need, PluginObject, Policy};
 use ks_wit::manifest::{Event, Manifest};
 
 use crate::output::printable;
@@ -27,7 +27,7 @@ pub(super) fn needed(plugin: &Plugin) -> anyhow::Result<String> {
     if imports("perf") {
         needed.events(plugin.manifests());
     }
-    if imports("symbols") {
+    if imports("symbols") || request.objects().objects().iter().any(PluginObject::names_functions) {
         needed.any(Class::Symbols, "whose addresses it names".into());
     }
     let memory = request.objects().memory(ks_host::bpf::possible_cpus()?);
