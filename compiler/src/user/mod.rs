@@ -47,6 +47,7 @@ mod runtime;
 mod scalar;
 mod shared;
 mod stmt;
+mod table;
 mod tasks;
 mod test_run;
 mod text;
