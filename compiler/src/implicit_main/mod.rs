@@ -126,8 +126,8 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
     let is_new = functions().any(attributes::is_new_form);
     let has_impl = items.iter().any(|item| matches!(item.kind, ItemKind::Impl { .. }));
     let programs = || functions().filter(|one| matches!(Role::of(one), Role::Program(_)));
-    let runs_itself =
-        is_new || (!has_impl && programs().next().is_some() && programs().all(attributes::names_attach_point));
+    let runs_itself = is_new
+        || (!has_impl && programs().next().is_some() && programs().all(attributes::names_attach_point));
     if !runs_itself {
         return;
     }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ks_tests::net::{LEFT, Wire};
@@ -68,15 +69,35 @@ fn observed(script: &str, exec: &[&str]) -> Outcome {
     outcome
 }
 
-/// Writes and reads so many times one byte, and nothing else.
-fn dd(times: u32) -> [String; 6] {
-    ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", &format!("count={times}"), "status=none"]
-        .map(str::to_owned)
+/// A copy of `dd` under a name that no other test observes.
+struct Dd {
+    folder: Folder,
+    name: String,
 }
 
-fn observed_dd(script: &str, times: u32) -> Outcome {
-    let dd = dd(times);
-    observed(script, &dd.each_ref().map(String::as_str))
+impl Dd {
+    fn new() -> Dd {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let folder = Folder::new();
+        let name = format!("dd{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        std::fs::copy("/bin/dd", folder.path(&name)).expect("it is there");
+        Dd { folder, name }
+    }
+
+    /// The command that reads and writes so many times one byte, and nothing else.
+    fn command(&self, times: u32) -> [String; 6] {
+        let program = self.folder.path(&self.name).display().to_string();
+        let count = format!("count={times}");
+        let rest = ["if=/dev/zero", "of=/dev/null", "bs=1", &count, "status=none"].map(str::to_owned);
+        let [input, output, block, count, status] = rest;
+        [program, input, output, block, count, status]
+    }
+
+    /// Runs a script around the command; `NAME` in the script is the name of the command.
+    fn observed(&self, script: &str, times: u32) -> Outcome {
+        let script = script.replace("NAME", &self.name);
+        observed(&script, &self.command(times).each_ref().map(String::as_str))
+    }
 }
 
 #[test]
@@ -96,8 +117,9 @@ fn root_files_that_a_command_opens_are_printed() {
 
 #[test]
 fn root_system_calls_are_counted_by_command() {
-    let outcome = observed_dd(CALLS.ours, 500);
-    let calls = outcome.numbers("dd")[0];
+    let dd = Dd::new();
+    let outcome = dd.observed(CALLS.ours, 500);
+    let calls = outcome.numbers(&dd.name)[0];
     // 500 reads and writes, and what starts and ends the process.
     assert!((1000..1200).contains(&calls), "{outcome:#?}");
     let rows: Vec<&str> = outcome.stdout.lines().skip(2).collect();
@@ -112,11 +134,12 @@ fn root_system_calls_are_counted_by_command() {
 #[test]
 fn root_a_count_is_that_of_the_command() {
     let script = r#"@syscall_enter("write") { n[comm()] += count }"#;
-    let outcome = observed_dd(script, 321);
-    assert_eq!(outcome.numbers("dd"), [321], "{outcome:#?}");
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 321);
+    assert_eq!(outcome.numbers(&dd.name), [321], "{outcome:#?}");
     let script = r#"@syscall_exit("write") { n[comm()] += ret; calls[comm()] += 1 }"#;
-    let outcome = observed_dd(script, 123);
-    let rows: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("dd ")).collect();
+    let outcome = dd.observed(script, 123);
+    let rows: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with(&dd.name)).collect();
     assert_eq!(rows.len(), 2, "{outcome:#?}");
     assert!(rows.iter().all(|row| row.ends_with(" 123")), "{outcome:#?}");
 }
@@ -184,15 +207,20 @@ fn root_shared_variables_are_one_row() {
         var last : Last
         var slots : u64[4]
         @syscall_exit("write") {
-            if (comm() == "dd") {
+            if (comm() == "NAME") {
                 calls += 1
                 bytes += ret
                 slots[calls & 1] += 1
                 last = Last { code: ret, name: comm() }
             }
         }"#;
-    let outcome = observed_dd(script, 10);
-    let expected = "calls  bytes  last.code  last.name\n   10     10          1  dd\nslots\nindex  value\n    0      5\n    1      5\n";
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 10);
+    let expected = format!(
+        "calls  bytes  last.code  last.name\n   10     10          1  {}\nslots\nindex  value\n    0      5\n    \
+         1      5\n",
+        dd.name
+    );
     assert_eq!(outcome.stdout, expected, "{outcome:#?}");
 }
 
@@ -201,20 +229,25 @@ fn root_histograms_count_every_value() {
     let script = r#"
         var widths : linear_hist(0, 10, 3)
         @syscall_exit("write") {
-            if (comm() == "dd") {
+            if (comm() == "NAME") {
                 bytes.add(ret)
                 by_command[comm()].add(ret)
                 by_result["failed"].add(ret - 5)
                 widths.add(ret)
             }
         }"#;
-    let outcome = observed_dd(script, 64);
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 64);
     let bar = "#".repeat(40);
+    let title = format!("by_command[{}]", dd.name);
     let expected = format!(
         "widths  count  64 values, sum 64, mean 1\n 0 - 9     64  |{bar}|\n\
          bytes  count  64 values, sum 64, mean 1\n1 - 1     64  |{bar}|\n\
-         by_command[dd]  count  64 values, sum 64, mean 1\n         1 - 1     64  |{bar}|\n\
-         by_result[failed]  count  64 values, sum -256, mean -4\n          below 0     64  |{bar}|\n"
+         {title}  count  64 values, sum 64, mean 1\n{:>2$}     64  |{bar}|\n\
+         by_result[failed]  count  64 values, sum -256, mean -4\n{:>17}     64  |{bar}|\n",
+        "1 - 1",
+        "below 0",
+        title.len()
     );
     assert_eq!(outcome.stdout, expected, "{outcome:#?}");
 }
@@ -222,21 +255,25 @@ fn root_histograms_count_every_value() {
 #[test]
 fn root_histograms_in_json_are_objects() {
     let script = r#"@syscall_exit("write") { took[comm()].add(ret) }"#;
-    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd(8)));
-    let row = outcome.stdout.lines().find(|line| line.contains(r#""key":["dd"]"#));
+    let dd = Dd::new();
+    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd.command(8)));
+    let name = &dd.name;
+    let row = outcome.stdout.lines().find(|line| line.contains(name.as_str()));
     let row = row.unwrap_or_else(|| panic!("no histogram of dd: {outcome:#?}"));
-    let expected = r#""title":"took[dd]","key":["dd"],"values":8,"sum":8,"below_zero":0,"slots":[{"low":1,"high":1,"count":8}]"#;
-    assert!(row.contains(expected), "{row}");
+    let expected = format!(
+        r#""title":"took[{name}]","key":["{name}"],"values":8,"sum":8,"below_zero":0,"slots":[{{"low":1,"high":1,"count":8}}]"#
+    );
+    assert!(row.contains(&expected), "{row}");
 }
 
 #[test]
 fn root_json_has_an_object_for_each_row() {
     let script = r#"@syscall_enter("write") { n[comm()] += 1 }"#;
-    let dd = dd(50);
-    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(&dd));
-    let row = outcome.stdout.lines().find(|line| line.contains(r#""key":"dd""#));
+    let dd = Dd::new();
+    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd.command(50)));
+    let row = outcome.stdout.lines().find(|line| line.contains(dd.name.as_str()));
     let row = row.unwrap_or_else(|| panic!("no row of dd: {outcome:#?}"));
-    assert!(row.contains(r#""table":"n","row":{"key":"dd","value":50}"#), "{row}");
+    assert!(row.contains(&format!(r#""table":"n","row":{{"key":"{}","value":50}}"#, dd.name)), "{row}");
 }
 
 #[test]
