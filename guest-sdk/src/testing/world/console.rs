@@ -61,7 +61,7 @@ pub(crate) struct Histograms {
 
 impl Histograms {
     pub(crate) fn new(name: &str, _scale: Scale) -> Histograms {
-        Histograms { name: name.to_owned(), lines: RefCell::default() }
+        Histograms { name: String::from(name), lines: RefCell::default() }
     }
 
     pub(crate) fn append(
