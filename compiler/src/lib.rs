@@ -31,6 +31,8 @@ pub mod fmt;
 pub mod headers;
 #[cfg(feature = "language")]
 pub mod hir;
+#[cfg(feature = "language")]
+pub mod implicit_main;
 pub mod index;
 #[cfg(feature = "command")]
 pub mod init;
@@ -63,6 +65,8 @@ pub mod resolve;
 pub mod safety;
 #[cfg(feature = "language")]
 pub mod source;
+#[cfg(feature = "language")]
+mod spelling;
 #[cfg(feature = "language")]
 pub mod split;
 #[cfg(feature = "language")]

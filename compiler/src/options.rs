@@ -14,6 +14,9 @@ pub struct Options {
     pub strict_011: bool,
     /// Compiles the `@test` functions instead of `main`.
     pub tests: bool,
+    /// Compiles the kernel half only, for a plugin whose userspace half is not a script: a script without
+    /// `main` gets none.
+    pub kernel_half_only: bool,
     /// Reads modules and headers by their paths.
     pub files: Arc<dyn Files>,
     /// Folders that are searched for headers, after the folder of the including file.
@@ -29,6 +32,7 @@ impl Options {
             project: project.into(),
             strict_011: false,
             tests: false,
+            kernel_half_only: false,
             files: Arc::new(NoFiles),
             include: Vec::new(),
             kernel: Arc::new(KernelTypes::bundled()),

@@ -17,6 +17,7 @@ use crate::defect;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{self, Hir, Stmt, StmtKind};
+use crate::implicit_main;
 use crate::kernel::{self, Checks, Cpu, Listings, Machine};
 use crate::kernel_version::KernelVersion;
 use crate::kmod::{self, Module};
@@ -77,6 +78,7 @@ type Rewrite = fn(&mut Hir);
 /// Rewrites of the typed tree, in this order. They lower constructs that the back ends do not know to
 /// constructs that they do.
 const REWRITES: &[(&str, Rewrite)] = &[
+    ("kept", hir::kept::rewrite),
     ("names", hir::names::rewrite),
     ("objects", hir::objects::rewrite),
     ("counters", hir::counters::rewrite),
@@ -110,7 +112,8 @@ impl Parsed {
             Search { files: &*options.files, include: &options.include, strict_011: options.strict_011 };
         let script = start_of(file);
         let checked = defect::contain("the check of names and types", script, || {
-            let program = resolve::load(ast, file, &mut sources, search, &mut diagnostics);
+            let mut program = resolve::load(ast, file, &mut sources, search, &mut diagnostics);
+            implicit_main::expand(&mut program, &options, &mut diagnostics);
             if diagnostics.has_errors() {
                 return None;
             }

@@ -197,6 +197,12 @@ impl Table {
     pub fn write(&mut self) {
         self.raw.write();
     }
+
+    /// As [`Table::write`], with the rows sorted by this column (counted from 0), largest value first; rows of
+    /// equal values by the other columns, smallest first.
+    pub fn write_sorted(&mut self, column: u32) {
+        self.raw.write_sorted(column);
+    }
 }
 
 /// Writes one line to standard error, once for each pair of key and message in a run.
@@ -219,6 +225,53 @@ pub enum Scale {
     },
 }
 
+/// Histograms of one scale, one for each key, written with the number, sum and mean of their values.
+///
+/// ```no_run
+/// # fn main() -> ks_guest::Result<()> {
+/// use ks_guest::console::{Histograms, Scale};
+///
+/// let mut waits = [0; 65];
+/// waits[10] += 1;
+/// let mut histograms = Histograms::new("wait", Scale::Log2);
+/// histograms.append(["cat".into()], 0, 900, &waits)?;
+/// histograms.write();
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Histograms {
+    raw: console::Histograms,
+}
+
+impl Histograms {
+    /// Creates histograms without any key. The name stands before each key.
+    pub fn new(name: &str, scale: Scale) -> Histograms {
+        Histograms { raw: console::Histograms::new(name, scale.into()) }
+    }
+
+    /// Appends the histogram of a key, which has no parts if there is only one: how many of its values are below
+    /// zero, the sum of all values, and the counts of the slots, of which 4096 count.
+    ///
+    /// # Errors
+    /// [`Limit`](ErrorKind::Limit) (`host_bytes`).
+    pub fn append(
+        &mut self,
+        key: impl IntoIterator<Item = Cell>,
+        below_zero: u64,
+        sum: i64,
+        counts: &[u64],
+    ) -> Result<()> {
+        let key: Vec<Value> = key.into_iter().map(Into::into).collect();
+        Ok(self.raw.append(&key, below_zero, sum, counts)?)
+    }
+
+    /// Writes the histograms that were appended since the last call, those with the most values first, and removes
+    /// them.
+    pub fn write(&mut self) {
+        self.raw.write();
+    }
+}
+
 /// Writes a histogram to standard output: a line with the title, and one with a bar for each slot from the
 /// first that is not empty to the last; with `ks-host --json` as an object. More than 4096 slots end the
 /// plugin.
@@ -232,11 +285,16 @@ pub enum Scale {
 /// histogram("microseconds", Scale::Log2, &waits);
 /// ```
 pub fn histogram(title: &str, scale: Scale, counts: &[u64]) {
-    let scale = match scale {
-        Scale::Log2 => console::Scale::Log2,
-        Scale::Linear { low, step } => console::Scale::Linear(console::Linear { low, step }),
-    };
-    console::histogram(title.as_bytes(), scale, counts);
+    console::histogram(title.as_bytes(), scale.into(), counts);
+}
+
+impl From<Scale> for console::Scale {
+    fn from(scale: Scale) -> console::Scale {
+        match scale {
+            Scale::Log2 => console::Scale::Log2,
+            Scale::Linear { low, step } => console::Scale::Linear(console::Linear { low, step }),
+        }
+    }
 }
 
 /// Ends the plugin immediately like a trap, with this message. All that it attached is detached.

@@ -44,15 +44,33 @@ pub struct File {
     pub end: Span,
 }
 
-/// An attribute: `@name` or `@name("argument")`.
+/// An attribute: `@name`, `@name("argument")` or `@name("argument", other, key: value)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
     /// The name after `@`.
     pub name: Ident,
-    /// The string in parentheses; none if there are no parentheses.
+    /// The string that is the first argument; none if there is none.
     pub argument: Option<StrLit>,
+    /// The arguments after it, or all if the first is not a string.
+    pub more: Vec<AttributeArg>,
     /// The source range, with `@` and the argument.
     pub span: Span,
+}
+
+/// An argument of an attribute other than a string that stands first: `value` or `name: value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttributeArg {
+    /// The name before the colon; none if there is none.
+    pub name: Option<Ident>,
+    /// The value of the argument.
+    pub value: Expr,
+}
+
+impl AttributeArg {
+    /// Returns the source range, with the name.
+    pub fn span(&self) -> Span {
+        self.name.as_ref().map_or(self.value.span, |name| name.span.to(self.value.span))
+    }
 }
 
 /// A declaration at top level.
@@ -198,6 +216,8 @@ pub struct AstFunction {
     pub docs: Option<String>,
     /// The attributes in source order.
     pub attributes: Vec<Attribute>,
+    /// Whether `fn name(..)` is written. Without it the attribute says all, and `name` is the attribute's.
+    pub has_head: bool,
     /// The name of the function.
     pub name: Ident,
     /// The parameters in source order.
@@ -255,7 +275,7 @@ pub enum TypeExprKind {
     Ptr(Box<TypeExpr>),
     /// `fn(A, B) -> R`: a function type.
     Fn(Vec<TypeExpr>, Box<TypeExpr>),
-    /// A map with keys: `kind<K, V>(N)`.
+    /// A map with keys: `kind<K, V>(N)`; of a `local` map also `kind<K, V>`.
     Map {
         /// The map kind as written.
         kind: Ident,
@@ -263,8 +283,8 @@ pub enum TypeExprKind {
         key: Box<TypeExpr>,
         /// The type of the values.
         value: Box<TypeExpr>,
-        /// The maximum number of entries.
-        size: Size,
+        /// The maximum number of entries; none if it is not written.
+        size: Option<Size>,
     },
     /// A map without a key: `kind<V>(N)`, `kind(N)`, or local storage, `kind<V>`.
     Keyless {
@@ -277,6 +297,15 @@ pub enum TypeExprKind {
     },
     /// `ringbuf<T>(N)`: a ring buffer of records `T`, N bytes large.
     Ring(Box<TypeExpr>, Size),
+    /// `linear_hist(low, step, n)`: a histogram of `n` slots of equal width.
+    LinearHist {
+        /// The lowest value of the first slot.
+        low: IntLit,
+        /// The width of a slot.
+        step: IntLit,
+        /// The number of slots.
+        slots: IntLit,
+    },
 }
 
 /// The length of an array or the size of a map.

@@ -140,7 +140,11 @@ fn item(item: &Item) -> Node {
 
 fn attribute(attribute: &Attribute) -> Node {
     let name = format!("@{}", attribute.name.name);
-    Node::List(vec![name.into()]).with_all(attribute.argument.iter().map(Node::from))
+    let more = attribute.more.iter().map(|argument| match &argument.name {
+        Some(name) => Node::List(vec![name.into(), expr(&argument.value)]),
+        None => expr(&argument.value),
+    });
+    Node::List(vec![name.into()]).with_all(attribute.argument.iter().map(Node::from)).with_all(more)
 }
 
 fn field(field: &FieldDecl) -> Node {
@@ -173,9 +177,8 @@ fn function(function: &AstFunction) -> Node {
     let ret = function.ret.iter().map(|Returns { name, ty }| {
         list("returns").with_all(name.iter().map(Node::from)).with(type_text(ty))
     });
-    list("function")
-        .with(&function.name)
-        .with_all(function.attributes.iter().map(attribute))
+    let head = if function.has_head { list("function").with(&function.name) } else { list("program") };
+    head.with_all(function.attributes.iter().map(attribute))
         .with(parameters(&function.params))
         .with_all(ret)
         .with(block(&function.body))

@@ -1,9 +1,9 @@
 //! Compares syntax trees without their source ranges.
 
 use super::{
-    Arm, ArmResult, AstFunction, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
-    FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size, Stmt,
-    StmtKind, StrLit, TypeExpr, TypeExprKind,
+    Arm, ArmResult, AstFunction, Attribute, AttributeArg, Block, Catch, CatchPattern, Cond, Else, Expr,
+    ExprKind, FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size,
+    Stmt, StmtKind, StrLit, TypeExpr, TypeExprKind,
 };
 use crate::source::Span;
 
@@ -93,7 +93,10 @@ impl Mover {
         init.iter_mut().for_each(|init| self.expr(init));
     }
 
-    fn function(&self, AstFunction { docs: _, attributes, name, params, ret, body }: &mut AstFunction) {
+    fn function(
+        &self,
+        AstFunction { docs: _, attributes, has_head: _, name, params, ret, body }: &mut AstFunction,
+    ) {
         self.attributes(attributes);
         self.ident(name);
         self.params(params);
@@ -105,10 +108,14 @@ impl Mover {
     }
 
     fn attributes(&self, attributes: &mut [Attribute]) {
-        for Attribute { name, argument, span } in attributes {
+        for Attribute { name, argument, more, span } in attributes {
             *span = self.0;
             self.ident(name);
             argument.iter_mut().for_each(|argument| self.string(argument));
+            for AttributeArg { name, value } in more {
+                name.iter_mut().for_each(|name| self.ident(name));
+                self.expr(value);
+            }
         }
     }
 
@@ -166,6 +173,9 @@ impl Mover {
                 self.ty(of);
                 self.size(size);
             }
+            TypeExprKind::LinearHist { low, step, slots } => {
+                [low, step, slots].into_iter().for_each(|number| self.int(number));
+            }
             TypeExprKind::Ptr(to) => self.ty(to),
             TypeExprKind::Fn(params, ret) => {
                 params.iter_mut().for_each(|param| self.ty(param));
@@ -175,7 +185,7 @@ impl Mover {
                 self.ident(kind);
                 self.ty(key);
                 self.ty(value);
-                self.size(size);
+                size.iter_mut().for_each(|size| self.size(size));
             }
             TypeExprKind::Keyless { kind, value, size } => {
                 self.ident(kind);

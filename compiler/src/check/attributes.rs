@@ -80,6 +80,13 @@ impl Checker<'_> {
         if !spec.in_011 {
             self.strict(first.span, &format!("attribute `@{}`", spec.name));
         }
+        if let Some(argument) = first.more.first() {
+            self.report(
+                Diagnostic::error(208, argument.span(), "an attribute takes one string or nothing")
+                    .help("write its argument in quotes, for example `@tc(\"ingress\")`"),
+            );
+            return None;
+        }
         let target = self.target(&spec, first)?;
         Some((spec.kind, target))
     }
@@ -261,7 +268,7 @@ fn user_location(text: &str) -> Result<Target, String> {
 const PERIODS: std::ops::RangeInclusive<u64> = 1_000_000..=86_400_000_000_000;
 
 /// Parses a period into nanoseconds; saturates on overflow.
-fn period(text: &str) -> Option<u64> {
+pub(crate) fn period(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let scale = match &text[digits..] {
         "ns" => 1,

@@ -404,6 +404,13 @@ pub const BUILTINS: &[Builtin] = &[
         "Prints what was counted in the slots of `linear_slot`, with bars.",
         |body, args, span| body.print_linear_call(args, span),
     ),
+    user(
+        "print_kept",
+        &["() -> void"],
+        "Prints what is in the shared maps and variables that no function of userspace names, as tables \
+         sorted by value. A script without `main` ends with it.",
+        |body, _, span| body.user_builtin(UserBuiltin::PrintKept, body.common().void, span),
+    ),
     user("clear", &["(map) -> void"], "Deletes every entry.", |body, args, span| body.clear_call(args, span)),
     user("count", &["(map) -> u32"], "How many entries there are.", |body, args, span| {
         body.count_call(args, span)

@@ -8,6 +8,7 @@ use super::{Signature, count};
 use crate::ast;
 use crate::diag::{Diagnostic, near};
 use crate::hir::{Expr, ExprKind, ExternId, FuncId, FunctionKind, Half};
+use crate::implicit_main;
 use crate::kernel_types::KernelLookupError;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -74,6 +75,11 @@ impl Body<'_, '_> {
         }
         if let Some(method) = self.method_named(name) {
             return self.function_call(method, args, name_span, CallPosition::Other, span);
+        }
+        if let Some(builtin) = implicit_main::builtin(name)
+            && let Some(call) = self.builtin_call(builtin, false, args, name_span, span)
+        {
+            return call;
         }
         let own = self.checker.names.own(name);
         if let Some(call) = self.builtin_call(name, own.is_some(), args, name_span, span) {

@@ -201,7 +201,7 @@ enum State {
 fn type_names<'t>(ty: &'t TypeExpr, out: &mut Vec<&'t str>) {
     match &ty.kind {
         TypeExprKind::Name(name) => out.push(name),
-        TypeExprKind::Str(_) | TypeExprKind::Qualified { .. } => {}
+        TypeExprKind::Str(_) | TypeExprKind::Qualified { .. } | TypeExprKind::LinearHist { .. } => {}
         TypeExprKind::Keyless { value, .. } => value.iter().for_each(|value| type_names(value, out)),
         TypeExprKind::Array(element, size) => {
             type_names(element, out);

@@ -12,6 +12,7 @@ use crate::ast;
 use crate::builtins::perf::OPTION_TEXT;
 use crate::diag::Diagnostic;
 use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Lvalue, LvalueKind};
+use crate::implicit_main;
 use crate::source::Span;
 
 /// The accesses that a breakpoint waits for, with the kernel's bits.
@@ -104,6 +105,9 @@ impl Body<'_, '_> {
     /// Returns the constructor that a call names, unless the script declares that name.
     fn constructor(&self, callee: &ast::Expr) -> Option<&'static Builtin> {
         let ast::ExprKind::Name(name) = &strip(callee).kind else { return None };
+        if let Some(builtin) = implicit_main::builtin(name) {
+            return named(builtin).filter(|builtin| builtin.makes_event);
+        }
         let hidden = self.lookup(name).is_some() || self.checker.names.own(name).is_some();
         named(name).filter(|builtin| !hidden && builtin.makes_event)
     }

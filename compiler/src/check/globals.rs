@@ -7,8 +7,9 @@ use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{FuncId, Global, GlobalId, Half, HirFunction};
+use crate::hir::{FuncId, Global, GlobalId, Half, HirFunction, MapId, Stmt};
 use crate::index::IndexVec;
+use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
 impl Checker<'_> {
@@ -17,11 +18,7 @@ impl Checker<'_> {
             self.report(Diagnostic::error(203, flags.span, "only a map takes @flags"));
         }
         if let (Some(pin), Some(local)) = (global.pin, global.local) {
-            self.report(
-                Diagnostic::error(604, local, "`local` and `pin` do not go together")
-                    .also(pin, "pinned here")
-                    .note("what is pinned can be opened by others"),
-            );
+            self.report(local_and_pin(local, pin));
         }
         let written = global.ty.as_ref().map(|ty| self.type_expr(ty, Position::Value));
         let (ty, init) = self.global_init(global, written);
@@ -78,6 +75,49 @@ impl Checker<'_> {
                 .also(user.span, format!("`{}` of the kernel half uses it", user.name))
                 .help("keep the value itself, or a map of pointers");
             self.report(error);
+        }
+    }
+}
+
+/// Reports `local` and `pin` before one declaration.
+pub(super) fn local_and_pin(local: Span, pin: Span) -> Diagnostic {
+    Diagnostic::error(604, local, "`local` and `pin` do not go together")
+        .also(pin, "pinned here")
+        .note("what is pinned can be opened by others")
+}
+
+/// The maps that a function names, with the statement that does.
+struct NamedMaps {
+    stmt: Option<Span>,
+    maps: Vec<(MapId, Option<Span>)>,
+}
+
+impl Visitor for NamedMaps {
+    fn stmt(&mut self, stmt: &Stmt) {
+        self.stmt = Some(stmt.span);
+    }
+
+    fn map(&mut self, map: MapId) {
+        self.maps.push((map, self.stmt));
+    }
+}
+
+impl Checker<'_> {
+    /// Reports functions of userspace that name a `local` map.
+    pub(super) fn check_local_maps(&mut self, functions: &IndexVec<FuncId, HirFunction>) {
+        if !self.maps.iter().any(|map| map.kernel_only) {
+            return;
+        }
+        for function in functions.iter().filter(|function| function.kind.half() == Half::User) {
+            let mut named = NamedMaps { stmt: None, maps: Vec::new() };
+            visit::block(&mut named, &function.body);
+            let first = |map: MapId| named.maps.iter().find(|(one, _)| *one == map);
+            for (id, map) in self.maps.iter_enumerated().filter(|(_, map)| map.kernel_only) {
+                let Some((_, stmt)) = first(id) else { continue };
+                let text = format!("`{}` belongs to the kernel half", map.name);
+                let error = Diagnostic::error(306, stmt.unwrap_or(function.span), text);
+                self.diagnostics.report(error.also(map.span, "declared `local` here"));
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Histograms: the slot of a value, and printing the counts of slots.
 
+use super::aggregates::LOG2_SLOTS;
 use super::expr::Typed;
 use super::function::Body;
 use crate::ast;
@@ -8,8 +9,6 @@ use crate::hir::{Expr, SharedBuiltin, UserBuiltin};
 use crate::source::Span;
 use crate::types::TypeKind;
 
-/// Slots of a log2 histogram: one for 0, and one for each number of significant bits, 1 to 64.
-const LOG2_SLOTS: u64 = 65;
 /// Maximum number of slots that the contract's `console.histogram` accepts.
 const MAX_SLOTS: u64 = 4096;
 

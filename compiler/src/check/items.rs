@@ -42,7 +42,7 @@ impl<'a> Checker<'a> {
     fn declare_shared(&mut self, global: &ast::Global) {
         match global.ty.as_ref().map(|ty| &ty.kind) {
             Some(TypeExprKind::Map { kind, key, value, size }) => {
-                self.declare_map(global, kind, (key, value), size);
+                self.declare_map(global, kind, (key, value), size.as_ref());
             }
             Some(TypeExprKind::Keyless { kind, value, size }) => {
                 self.declare_keyless(global, kind, value.as_deref(), size.as_ref());

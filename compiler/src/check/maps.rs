@@ -1,6 +1,8 @@
 //! Maps (language reference, 5.4 and 11.8).
 
 use super::Checker;
+use super::globals::local_and_pin;
+use super::implied::DEFAULT_ENTRIES;
 use super::items::MAX_OBJECT_BYTES;
 use super::names::Symbol;
 use super::types::Position;
@@ -63,7 +65,7 @@ impl Checker<'_> {
         global: &ast::Global,
         keyword: &ast::Ident,
         (key, value): (&TypeExpr, &TypeExpr),
-        size: &Size,
+        size: Option<&Size>,
     ) {
         let key_ty = self.type_expr(key, Position::Value);
         let value_ty = self.type_expr(value, Position::Value);
@@ -75,7 +77,7 @@ impl Checker<'_> {
             }
             kind.is_keyed()
         });
-        let entries = self.entries(size);
+        let entries = size.map_or(Some(DEFAULT_ENTRIES), |size| self.entries(size));
         let (Some(kind), Some(entries)) = (kind, entries) else {
             self.declare_name(&global.name, Symbol::Error);
             return;
@@ -153,13 +155,17 @@ impl Checker<'_> {
             flags,
             numa_node,
             pinned: global.pin.is_some(),
+            kernel_only: global.local.is_some(),
         });
         self.declare_name(&global.name, Symbol::Map(id));
     }
 
     fn check_map_modifiers(&mut self, global: &ast::Global) {
         if let Some(local) = global.local {
-            self.report(Diagnostic::error(604, local, "`local` stands before a variable, not before a map"));
+            self.strict(local, "`local` before a map");
+            if let Some(pin) = global.pin {
+                self.report(local_and_pin(local, pin));
+            }
         }
         if let Some(init) = &global.init {
             self.report(Diagnostic::error(619, init.span, "a map has no initial value"));
@@ -177,7 +183,7 @@ impl Checker<'_> {
         Some(entries.max(1))
     }
 
-    fn check_key(&mut self, kind: MapKind, ty: TypeId, span: Span) {
+    pub(super) fn check_key(&mut self, kind: MapKind, ty: TypeId, span: Span) {
         if self.types.is_error(ty) {
             return;
         }
@@ -212,7 +218,7 @@ impl Checker<'_> {
         first && fields.len() > 1
     }
 
-    fn check_value(&mut self, kind: MapKind, ty: TypeId, span: Span) {
+    pub(super) fn check_value(&mut self, kind: MapKind, ty: TypeId, span: Span) {
         // A pointer owns its object, which lies in the map; a pointer within a struct is a plain number in
         // userspace.
         let held = match self.types.kind(ty) {

@@ -4,6 +4,7 @@
 //! declarations are known; so order at top level does not matter. One cause results in one diagnostic: an
 //! expression that depends on a name or type with an error has the error type, which fits everywhere.
 
+mod aggregates;
 mod arguments;
 mod assignable;
 mod attributes;
@@ -30,6 +31,7 @@ mod function;
 mod globals;
 mod helper;
 mod histogram;
+mod implied;
 mod impls;
 mod items;
 mod kernel_facts;
@@ -62,13 +64,15 @@ mod text;
 mod type_items;
 mod types;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+pub(crate) use attributes::period;
 
 use crate::ast;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::{
     Config, ConfigId, Counter, CounterId, Extern, ExternId, FuncId, FunctionKind, Global, GlobalId, Half,
-    Hir, HirFunction, Impl, ImplId, KnownTypes, Map, MapId, Ring, RingId, Target,
+    Hir, HirFunction, HistogramScale, Impl, ImplId, KnownTypes, Map, MapId, Ring, RingId, Target,
 };
 use crate::index::IndexVec;
 use crate::options::Options;
@@ -143,6 +147,12 @@ struct Checker<'a> {
     signatures: IndexVec<FuncId, Signature>,
     globals: IndexVec<GlobalId, Global>,
     maps: IndexVec<MapId, Map>,
+    /// The structs that are histograms.
+    histograms: BTreeMap<StructId, HistogramScale>,
+    /// Whether names without a declaration are maps if they are indexed.
+    infers_maps: bool,
+    /// The maps that were inferred.
+    implied: HashSet<MapId>,
     rings: IndexVec<RingId, Ring>,
     configs: IndexVec<ConfigId, Config>,
     counters: IndexVec<CounterId, Counter>,
@@ -188,6 +198,9 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         signatures: IndexVec::new(),
         globals: IndexVec::new(),
         maps: IndexVec::new(),
+        histograms: BTreeMap::from([(known.log2_hist, HistogramScale::Log2)]),
+        infers_maps: false,
+        implied: HashSet::new(),
         rings: IndexVec::new(),
         configs: IndexVec::new(),
         counters: IndexVec::new(),
@@ -203,6 +216,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         checker.names = predeclared.fresh();
         checker.module = unit.name.clone();
         checker.file = Some(unit.file);
+        checker.infers_maps = program.infers_maps && unit.name.is_none();
         for import in &unit.imports {
             let symbol = match &import.target {
                 ImportTarget::Unit(unit) => Symbol::Module(*unit),
@@ -215,9 +229,8 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
             checker.declare_name(&import.name, symbol);
         }
         let declared = checker.declare(&unit.ast);
-        for (id, function) in &declared {
-            checker.half = checker.signatures[*id].kind.map_or(Half::Kernel, FunctionKind::half);
-            functions.push(checker.function(*id, function));
+        for function in checker.bodies(&declared) {
+            functions.push(function);
         }
         checker.half = Half::Kernel;
         checker.check_imports(&unit.imports);
@@ -230,6 +243,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
     }
     checker.check_handlers();
     checker.check_pointer_globals(&functions);
+    checker.check_local_maps(&functions);
     checker.check_values_of_kernel_structs();
     checker.check_strange_members();
     if checker.diagnostics.has_errors() {
@@ -238,7 +252,18 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
     // Members that were added last may belong to structs that contain structs of the kernel.
     checker.types.seal_again();
     let Checker {
-        types, known, kernel_members, globals, maps, rings, configs, counters, externs, impls, ..
+        types,
+        known,
+        histograms,
+        kernel_members,
+        globals,
+        maps,
+        rings,
+        configs,
+        counters,
+        externs,
+        impls,
+        ..
     } = checker;
     let tests =
         functions.iter_enumerated().filter(|(_, one)| one.kind == FunctionKind::Test).map(|(id, _)| id);
@@ -259,6 +284,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         main,
         tests,
         kernel_structs: kernel_members,
+        histograms,
         known,
     })
 }
@@ -288,6 +314,25 @@ impl Checker<'_> {
                 self.report(Diagnostic::warning(312, import.name.span, text));
             }
         }
+    }
+
+    /// Checks the bodies of functions, and returns them in the same order. The kernel half comes first if
+    /// maps are inferred: userspace uses those that its programs write.
+    fn bodies(&mut self, declared: &[(FuncId, &ast::AstFunction)]) -> Vec<HirFunction> {
+        let half =
+            |checker: &Self, id: FuncId| checker.signatures[id].kind.map_or(Half::Kernel, FunctionKind::half);
+        let mut order: Vec<usize> = (0..declared.len()).collect();
+        if self.infers_maps {
+            order.sort_by_key(|at| half(self, declared[*at].0) == Half::User);
+        }
+        let mut checked: Vec<(usize, HirFunction)> = Vec::with_capacity(declared.len());
+        for at in order {
+            let (id, function) = declared[at];
+            self.half = half(self, id);
+            checked.push((at, self.function(id, function)));
+        }
+        checked.sort_by_key(|(at, _)| *at);
+        checked.into_iter().map(|(_, function)| function).collect()
     }
 
     /// Returns the name of a declaration in the whole program: with its module's before a `.`.

@@ -9,6 +9,7 @@ use crate::ast;
 use crate::builtins::perf::{OPTION_TEXT, attachment, options};
 use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind};
+use crate::implicit_main;
 use crate::source::Span;
 use crate::types::{Field, TypeId, TypeKind};
 
@@ -111,7 +112,8 @@ impl Body<'_, '_> {
     fn is_every_cpu(&self, value: &ast::Expr) -> bool {
         match &strip(value).kind {
             ast::ExprKind::Name(name) => {
-                name == ALL && self.lookup(name).is_none() && self.checker.names.get(name).is_none()
+                let is_free = self.lookup(name).is_none() && self.checker.names.get(name).is_none();
+                (name == ALL && is_free) || name == implicit_main::ALL
             }
             _ => false,
         }

@@ -2,12 +2,16 @@
 
 use ks_wit::event::EVENTS;
 
+use super::aggregates;
 use super::names::{Redeclaration, Symbol, SymbolTable};
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{self, ContextStruct, MemberType};
 use crate::builtins::perf::{OPTION_TEXT, SNAPSHOT_ENTRIES};
 use crate::hir::KnownTypes;
 use crate::types::{EnumDef, Field, IntType, StructDef, StructOrigin, TypeId, TypeKind, Types};
+
+/// The histogram of powers of two.
+const LOG2_HIST: &str = "log2_hist";
 
 const U64: IntType = IntType { bits: 64, signed: false };
 
@@ -52,7 +56,10 @@ pub(super) fn declare() -> (Types, KnownTypes, SymbolTable) {
         ),
         xdp_action: enumeration(&mut types, &mut names, "xdp_action", XDP_ACTIONS),
         gfp_flag: enumeration(&mut types, &mut names, "gfp_flag", GFP_FLAGS),
+        log2_hist: aggregates::histogram(&mut types, LOG2_HIST, aggregates::LOG2_SLOTS),
     };
+    let log2_hist = types.struct_type(known.log2_hist);
+    names.predeclare(LOG2_HIST, Symbol::Type(log2_hist), Redeclaration::Allowed);
     packet_context(&mut types, &mut names, &context_members::SOCK_ADDR, Redeclaration::Allowed);
     enumeration(&mut types, &mut names, "tc_action", TC_ACTIONS);
     let perf_options = options(&mut types, &mut names, known);

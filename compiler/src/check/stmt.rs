@@ -51,6 +51,15 @@ impl Body<'_, '_> {
 
     pub(super) fn statement(&mut self, stmt: &ast::Stmt, out: &mut Block) {
         let span = stmt.span;
+        let fits = self.imply_maps(stmt);
+        if !fits && !has_more(&stmt.kind) {
+            return;
+        }
+        if let ast::StmtKind::Expr(expr) = &stmt.kind
+            && self.add_to_histogram(expr, out)
+        {
+            return;
+        }
         let kind = match &stmt.kind {
             ast::StmtKind::Var { name, ty, init } => self.variable(name, ty.as_ref(), init.as_ref(), out),
             ast::StmtKind::Const { name, ty, value } => {
@@ -385,4 +394,10 @@ impl Body<'_, '_> {
 /// Whether an expression has the form of a tail call, or of a `match` whose arms may be tail calls.
 pub(super) fn may_be_tail_call(expr: &ast::Expr) -> bool {
     matches!(strip(expr).kind, ast::ExprKind::Call { .. } | ast::ExprKind::Match { .. })
+}
+
+/// Whether a statement declares a variable or contains others: it is checked whatever is wrong with it.
+fn has_more(kind: &ast::StmtKind) -> bool {
+    use ast::StmtKind::{For, ForEach, If, Try, Var, While};
+    matches!(kind, Var { .. } | If(_) | While { .. } | For { .. } | ForEach { .. } | Try { .. })
 }

@@ -49,6 +49,9 @@ impl Checker<'_> {
                 self.strict(written.span, "types of modules");
                 self.module_type(module, name)
             }
+            TypeExprKind::LinearHist { low, step, slots } => {
+                self.linear_hist([*low, *step, *slots], written.span)
+            }
             TypeExprKind::Map { .. } | TypeExprKind::Ring(..) | TypeExprKind::Keyless { .. } => {
                 self.report(
                     Diagnostic::error(605, written.span, "a map can only be declared at top level")
@@ -142,6 +145,9 @@ impl Checker<'_> {
     /// may be the kernel's.
     fn type_by_value(&mut self, name: &str, ty: TypeId, span: Span) -> TypeId {
         let &TypeKind::Struct(id) = self.types.kind(ty) else { return ty };
+        if self.histograms.contains_key(&id) {
+            self.strict(span, &format!("type `{name}`"));
+        }
         match self.types.struct_def(id).origin {
             StructOrigin::Context if !self.in_header(span) => {
                 self.report(

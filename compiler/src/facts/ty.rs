@@ -20,8 +20,8 @@ pub enum Ty {
     Ptr(Box<Ty>),
     /// A function by its parameters and its result.
     Fn(Vec<Ty>, Box<Ty>),
-    /// A map: kind, key, value, entries.
-    Map(String, Box<Ty>, Box<Ty>, String),
+    /// A map: kind, key, value, entries, where they are written.
+    Map(String, Box<Ty>, Box<Ty>, Option<String>),
     /// A map without a key: kind, value, entries, where it has them.
     Keyless(String, Option<Box<Ty>>, Option<String>),
     /// A ring buffer: record type, size in bytes as spelled in the source.
@@ -50,13 +50,17 @@ impl Ty {
                 Ty::Fn(params.iter().map(|one| Ty::of(one, own)).collect(), inner(ret))
             }
             TypeExprKind::Map { kind, key, value, size } => {
-                Ty::Map(kind.name.clone(), inner(key), inner(value), size_text(size))
+                let size = size.as_ref().map(size_text);
+                Ty::Map(kind.name.clone(), inner(key), inner(value), size)
             }
             TypeExprKind::Keyless { kind, value, size } => Ty::Keyless(
                 kind.name.clone(),
                 value.as_ref().map(|value| inner(value)),
                 size.as_ref().map(size_text),
             ),
+            TypeExprKind::LinearHist { low, step, slots } => {
+                Ty::Named(format!("linear_hist({}, {}, {})", low.value, step.value, slots.value))
+            }
             TypeExprKind::Ring(record, size) => Ty::Ring(inner(record), size_text(size)),
         }
     }
@@ -127,7 +131,8 @@ impl fmt::Display for Ty {
                 }
                 write!(f, ") -> {ret}")
             }
-            Ty::Map(kind, key, value, size) => write!(f, "{kind}<{key}, {value}>({size})"),
+            Ty::Map(kind, key, value, Some(size)) => write!(f, "{kind}<{key}, {value}>({size})"),
+            Ty::Map(kind, key, value, None) => write!(f, "{kind}<{key}, {value}>"),
             Ty::Keyless(kind, value, size) => {
                 f.write_str(kind)?;
                 if let Some(value) = value {

@@ -4,8 +4,8 @@ use super::exprs::quoted;
 use super::layout::Break;
 use super::writer::{Brackets, Writer};
 use crate::ast::{
-    AstFunction, Attribute, Expr, FieldDecl, File, Global, Ident, Item, ItemKind, MapFlags, Param, StrLit,
-    TypeExpr,
+    AstFunction, Attribute, AttributeArg, Expr, FieldDecl, File, Global, Ident, Item, ItemKind, MapFlags,
+    Param, StrLit, TypeExpr,
 };
 
 /// A member of an impl block.
@@ -100,17 +100,44 @@ impl Writer<'_> {
         self.verbatim(|| quoted(b'"', &string.bytes));
     }
 
+    /// Writes attributes, each on a line of its own.
     fn attributes(&mut self, attributes: &[Attribute]) {
         for attribute in attributes {
-            self.token("@");
-            self.name(&attribute.name.name);
-            if let Some(argument) = &attribute.argument {
-                self.same_line("(");
-                self.string(argument);
-                self.same_line(")");
-            }
+            self.attribute(attribute);
             self.hard();
         }
+    }
+
+    fn attribute(&mut self, attribute: &Attribute) {
+        self.token("@");
+        self.name(&attribute.name.name);
+        if !attribute.more.is_empty() {
+            self.attribute_args(attribute);
+        } else if let Some(argument) = &attribute.argument {
+            self.same_line("(");
+            self.string(argument);
+            self.same_line(")");
+        }
+    }
+
+    fn attribute_args(&mut self, attribute: &Attribute) {
+        let texts = attribute.argument.iter().map(Ok);
+        let args: Vec<Result<&StrLit, &AttributeArg>> = texts.chain(attribute.more.iter().map(Err)).collect();
+        self.same_line("(");
+        self.group(Break::IfTooLong, |writer| {
+            writer.list(&args, Brackets::Round, |writer, arg| match arg {
+                Ok(text) => writer.string(text),
+                Err(AttributeArg { name, value }) => {
+                    if let Some(name) = name {
+                        writer.name(&name.name);
+                        writer.same_line(":");
+                        writer.space();
+                    }
+                    writer.expr(value);
+                }
+            });
+            writer.token(")");
+        });
     }
 
     fn fields(&mut self, fields: &[FieldDecl]) {
@@ -210,6 +237,17 @@ impl Writer<'_> {
 
     fn function(&mut self, function: &AstFunction) {
         self.docs(function.docs.as_deref());
+        if !function.has_head {
+            for (at, attribute) in function.attributes.iter().enumerate() {
+                if at > 0 {
+                    self.hard();
+                }
+                self.attribute(attribute);
+            }
+            self.space();
+            self.block(&function.body);
+            return;
+        }
         self.attributes(&function.attributes);
         self.named("fn", &function.name);
         self.params(&function.params);

@@ -38,7 +38,7 @@ impl Writer<'_> {
                 self.space();
                 self.ty(value);
                 self.same_line(">");
-                self.size_in_parentheses(size);
+                size.iter().for_each(|size| self.size_in_parentheses(size));
             }
             TypeExprKind::Keyless { kind, value, size } => {
                 self.name(&kind.name);
@@ -48,6 +48,18 @@ impl Writer<'_> {
                     self.same_line(">");
                 }
                 size.iter().for_each(|size| self.size_in_parentheses(size));
+            }
+            TypeExprKind::LinearHist { low, step, slots } => {
+                self.name("linear_hist");
+                self.same_line("(");
+                for (at, number) in [low, step, slots].into_iter().enumerate() {
+                    if at > 0 {
+                        self.same_line(",");
+                        self.space();
+                    }
+                    self.int(number);
+                }
+                self.same_line(")");
             }
             TypeExprKind::Ring(record, size) => {
                 self.token("ringbuf");

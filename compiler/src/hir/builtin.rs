@@ -114,6 +114,8 @@ impl Parts for i64 {}
 impl Parts for u8 {}
 impl Parts for String {}
 impl Parts for bool {}
+impl Parts for u32 {}
+impl Parts for HistogramScale {}
 impl Parts for ReadForm {}
 impl Parts for StackOwner {}
 impl Parts for DisplayForm {}
@@ -448,6 +450,52 @@ builtins! {
             /// The low end and the step of a linear scale, both u64; none: a log2 scale.
             linear: Option<Box<[Expr; 2]>>,
         },
+        /// `print_kept()`: void; prints what the script keeps in maps and variables that userspace does not name.
+        /// [`super::kept`] replaces it.
+        "print_kept" PrintKept,
+        /// A new table without rows, a u32: its handle. Created by [`super::kept`].
+        "new_table" NewTable {
+            /// The title above the table, and its name in JSON.
+            title: String,
+            /// The heading of each column.
+            columns: Vec<String>,
+        },
+        /// Appends a row to a table: void. A row that the host has no room for is left out, with a warning.
+        "append_row" AppendRow {
+            /// The handle of the table.
+            table: Box<Expr>,
+            /// The values, one for each column: scalars, strings and `char[N]`.
+            row: Vec<Expr>,
+        },
+        /// Prints a table and drops its handle: void.
+        "write_table" WriteTable {
+            /// The handle of the table.
+            table: Box<Expr>,
+            /// The column that the rows are sorted by, largest first; none: in the order in which they came.
+            sorted: Option<u32>,
+        },
+        /// Empty histograms of one scale, a u32: their handle. Created by [`super::kept`].
+        "new_histograms" NewHistograms {
+            /// The name that stands before each key.
+            name: String,
+            /// The values of the slots.
+            scale: HistogramScale,
+        },
+        /// Appends a histogram: void. One that the host has no room for is left out, with a warning.
+        "append_histogram" AppendHistogram {
+            /// The handle of the histograms.
+            histograms: Box<Expr>,
+            /// The parts of the key: scalars and strings.
+            key: Vec<Expr>,
+            /// The number of values below zero, a u64.
+            below_zero: Box<Expr>,
+            /// The sum of all values, an i64.
+            sum: Box<Expr>,
+            /// The counts of the slots, a `u64[N]`.
+            counts: Box<Expr>,
+        },
+        /// Prints histograms and drops their handle: void.
+        "write_histograms" WriteHistograms(operand: Box<Expr>),
         /// `symbol(addr) -> str(128)` and `symbol(pid, addr)`: an i32 and a u64.
         "symbol" Symbol {
             /// The process id, an i32; none: a kernel address.
@@ -465,6 +513,23 @@ pub enum StackOwner {
     Kernel,
     /// The task's own program.
     User,
+}
+
+/// The values that the slots of a histogram count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HistogramScale {
+    /// Slot 0 counts 0, slot n the values of n bits.
+    Log2,
+    /// The first slot counts what is below `low`, the next `low` to `low + step - 1`, and so on; the last what
+    /// is above the others.
+    Linear {
+        /// The lowest value of the second slot.
+        low: u64,
+        /// The number of values of a slot, at least 1.
+        step: u64,
+        /// The number of slots, with the first and the last.
+        slots: u64,
+    },
 }
 
 /// The members of a `perf_read` that a script uses.

@@ -342,6 +342,8 @@ pub struct Map {
     pub numa_node: u32,
     /// `pin`: whether it outlives the plugin.
     pub pinned: bool,
+    /// `local`: not visible from the userspace half.
+    pub kernel_only: bool,
 }
 
 /// A BPF ring buffer that the script declares.

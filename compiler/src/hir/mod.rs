@@ -12,6 +12,7 @@ pub mod flow;
 pub mod format;
 pub mod hooks;
 mod items;
+pub mod kept;
 pub mod literals;
 pub mod map_iteration;
 pub mod module;
@@ -92,6 +93,8 @@ pub struct Hir {
     pub tests: Vec<FuncId>,
     /// Facts about members of the kernel's structs.
     pub kernel_structs: KernelStructs,
+    /// The structs that are histograms: counts of slots, of values below zero, and the sum of all values.
+    pub histograms: BTreeMap<StructId, HistogramScale>,
     /// Types that the back ends need to know by name.
     pub known: KnownTypes,
 }
@@ -154,4 +157,6 @@ pub struct KnownTypes {
     pub xdp_action: TypeId,
     /// `enum gfp_flag`, the flags of `new`.
     pub gfp_flag: TypeId,
+    /// `log2_hist`, the histogram of powers of two.
+    pub log2_hist: StructId,
 }

@@ -34,8 +34,13 @@ fn declarations(hir: &Hir, out: &mut String) {
     for map in &hir.maps {
         let (pin, objects) = (keyword(map.pinned, "pin "), keyword(map.objects, " // values are objects"));
         let (name, kind, entries) = (&map.name, map.kind.name(), map.max_entries);
-        let _ =
-            writeln!(out, "{pin}map {name}: {kind}<{}, {}>({entries}){objects}", ty(map.key), ty(map.value));
+        let scope = keyword(map.kernel_only, "local ");
+        let _ = writeln!(
+            out,
+            "{pin}{scope}map {name}: {kind}<{}, {}>({entries}){objects}",
+            ty(map.key),
+            ty(map.value)
+        );
     }
     for ring in &hir.rings {
         let pin = keyword(ring.pinned, "pin ");

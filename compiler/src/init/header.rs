@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::language::{is_member_name, type_text};
 use crate::kernel_types::{KernelType, KernelTypes, Member, Struct};
+use crate::spelling::{is_member_name, type_text};
 
 /// Maximum nesting of structs by value; structs of the kernel stay far below.
 const MAX_DEPTH: usize = 16;

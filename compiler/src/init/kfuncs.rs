@@ -6,9 +6,9 @@
 use std::fmt::Write;
 
 use super::kind::ScriptKind;
-use super::language::{is_name, params_text, type_text};
 use super::script::Script;
 use crate::kernel_types::{KernelType, KernelTypes, Proto};
+use crate::spelling::{is_name, params_text, type_text};
 
 /// Maximum number of parameters of a call.
 const MAX_PARAMS: usize = 5;

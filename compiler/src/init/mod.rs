@@ -11,7 +11,6 @@
 mod header;
 mod kfuncs;
 mod kind;
-mod language;
 mod programs;
 pub mod rust;
 mod script;

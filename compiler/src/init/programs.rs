@@ -3,11 +3,11 @@
 use super::InitError;
 use super::header;
 use super::kind::ScriptKind;
-use super::language::{free_name, params_text, type_text};
 use super::script::{INTERFACE_USAGE, Program, Script, counter, interface_main, watching_main};
 use super::struct_ops;
 use crate::headers;
 use crate::kernel_types::{ArgumentPassing, KernelType, KernelTypes, Param};
+use crate::spelling::{free_name, params_text, type_text};
 
 /// Maximum number of parameters of a program (4.5).
 const MAX_PARAMS: usize = 6;

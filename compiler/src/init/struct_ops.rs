@@ -5,10 +5,10 @@ use std::fmt::Write;
 use ks_wit::event::EVENTS;
 
 use super::InitError;
-use super::language::{is_member_name, is_name, params_text, type_text, zero_text};
 use super::script::Script;
 use crate::headers;
 use crate::kernel_types::{KernelType, KernelTypes, OpsMember, OpsMemberKind, Proto, StructOps};
+use crate::spelling::{is_member_name, is_name, params_text, type_text, zero_text};
 
 /// Maximum number of parameters of a method (4.9).
 const MAX_PARAMS: usize = 5;

@@ -1,5 +1,6 @@
 //! Variables, maps, constants and counters at top level (language reference, 2.1, 11.5, 11.12).
 
+use super::types::LINEAR_HIST;
 use super::{Parsed, Parser, Unreadable};
 use crate::ast::{Global, Ident, ItemKind, MapFlags, TypeExpr, TypeExprKind};
 use crate::diag::Diagnostic;
@@ -41,7 +42,14 @@ impl Parser<'_> {
         let local = keyword_span(self, Keyword::Local);
         self.expect_keyword(Keyword::Var)?;
         let name = self.ident("the name of the variable")?;
-        let ty = if self.eat_punct(Punct::Colon) { Some(self.global_type()?) } else { None };
+        let ty = if self.eat_punct(Punct::Colon) {
+            self.in_local = local.is_some();
+            let ty = self.global_type();
+            self.in_local = false;
+            Some(ty?)
+        } else {
+            None
+        };
         let init = if self.eat_punct(Punct::Eq) {
             Some(self.expr()?)
         } else if ty.is_none() {
@@ -61,7 +69,8 @@ impl Parser<'_> {
             );
             return Err(Unreadable);
         }
-        if self.kind() != TokenKind::Ident || !self.punct_ahead(1, Punct::OpenParen) {
+        let is_kind = self.kind() == TokenKind::Ident && !self.ident_ahead(0, LINEAR_HIST);
+        if !is_kind || !self.punct_ahead(1, Punct::OpenParen) {
             return self.type_expr();
         }
         let span = self.advance().span;

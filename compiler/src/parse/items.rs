@@ -3,10 +3,12 @@
 use super::statements::C_TYPES;
 use super::{Parsed, Parser, Unreadable};
 use crate::ast::{
-    AstFunction, Attribute, Expr, ExprKind, FieldDecl, File, Ident, Item, ItemKind, Param, Returns, UnaryOp,
+    AstFunction, Attribute, AttributeArg, Expr, ExprKind, FieldDecl, File, Ident, Item, ItemKind, Param,
+    Returns, UnaryOp,
 };
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
+use crate::source::Span;
 
 impl Parser<'_> {
     pub(super) fn file(&mut self) -> File {
@@ -105,8 +107,15 @@ impl Parser<'_> {
         }
         match self.kind() {
             TokenKind::Keyword(Keyword::Fn) => Ok(ItemKind::Function(self.function(attributes)?)),
-            TokenKind::Keyword(Keyword::Struct) => self.structure(attributes),
-            TokenKind::Keyword(Keyword::Impl) => self.implementation(attributes),
+            TokenKind::Keyword(Keyword::Struct) => {
+                self.only_strings(&attributes)?;
+                self.structure(attributes)
+            }
+            TokenKind::Keyword(Keyword::Impl) => {
+                self.only_strings(&attributes)?;
+                self.implementation(attributes)
+            }
+            TokenKind::Punct(Punct::OpenBrace) => Ok(ItemKind::Function(self.headless(attributes)?)),
             TokenKind::Keyword(Keyword::Var | Keyword::Pin) => {
                 let span = attributes[0].span;
                 self.report(
@@ -115,7 +124,7 @@ impl Parser<'_> {
                 );
                 Err(Unreadable)
             }
-            _ => self.unexpected("`fn`, `struct` or `impl` behind the attribute"),
+            _ => self.unexpected("`fn`, `struct`, `impl` or `{` behind the attribute"),
         }
     }
 
@@ -123,20 +132,56 @@ impl Parser<'_> {
         let start = self.advance().span;
         let name = self.ident("the name of an attribute")?;
         if !self.at_punct(Punct::OpenParen) {
-            return Ok(Attribute { span: start.to(name.span), name, argument: None });
+            return Ok(Attribute { span: start.to(name.span), name, argument: None, more: Vec::new() });
         }
         let open = self.advance().span;
-        let string = self.kind() == TokenKind::Str;
-        if !string || self.ahead(1).kind != TokenKind::Punct(Punct::CloseParen) {
-            self.report(
-                Diagnostic::error(208, open.to(self.span()), "an attribute takes one string or nothing")
-                    .help("write its argument in quotes, for example `@tc(\"ingress\")`"),
-            );
+        let is_alone = |next| matches!(next, Punct::Comma | Punct::CloseParen);
+        let first_is_text = self.kind() == TokenKind::Str
+            && matches!(self.ahead(1).kind, TokenKind::Punct(next) if is_alone(next));
+        if self.options.strict_011 && !(first_is_text && self.punct_ahead(1, Punct::CloseParen)) {
+            self.report(one_string(open.to(self.span())));
             return Err(Unreadable);
         }
-        let argument = self.string("a string")?;
-        let close = self.advance().span;
-        Ok(Attribute { name, argument: Some(argument), span: start.to(close) })
+        let argument = if first_is_text { Some(self.string("a string")?) } else { None };
+        let goes_on = argument.is_none() || self.eat_punct(Punct::Comma);
+        if goes_on && self.at_punct(Punct::CloseParen) {
+            self.report(one_string(open.to(self.span())));
+            return Err(Unreadable);
+        }
+        let (more, close) = self.enclosed(|parser| parser.list(Punct::CloseParen, Self::attribute_arg))?;
+        Ok(Attribute { name, argument, more, span: start.to(close) })
+    }
+
+    /// Parses `value` or `name: value`.
+    fn attribute_arg(&mut self) -> Parsed<AttributeArg> {
+        let is_named = self.kind() == TokenKind::Ident && self.punct_ahead(1, Punct::Colon);
+        let name = if is_named {
+            let name = self.ident("the name of an argument")?;
+            self.advance();
+            Some(name)
+        } else {
+            None
+        };
+        Ok(AttributeArg { name, value: self.expr()? })
+    }
+
+    /// Reports attributes with other arguments than one string, which only functions may have.
+    fn only_strings(&mut self, attributes: &[Attribute]) -> Parsed<()> {
+        match attributes.iter().flat_map(|attribute| &attribute.more).next() {
+            Some(argument) => {
+                self.report(one_string(argument.span()));
+                Err(Unreadable)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Parses the body of a function whose attribute says all: `@tracepoint("sched/sched_switch") { .. }`.
+    fn headless(&mut self, attributes: Vec<Attribute>) -> Parsed<AstFunction> {
+        let name = attributes.first().expect("an attribute stands before the body").name.clone();
+        self.since_011(name.span, "function without a name");
+        let (params, ret) = (Vec::new(), None);
+        Ok(AstFunction { docs: None, attributes, has_head: false, name, params, ret, body: self.block()? })
     }
 
     fn import(&mut self) -> Parsed<ItemKind> {
@@ -251,7 +296,7 @@ impl Parser<'_> {
             self.block()?;
             return Err(Unreadable);
         };
-        Ok(AstFunction { docs, attributes, name, params, ret, body: self.block()? })
+        Ok(AstFunction { docs, attributes, has_head: true, name, params, ret, body: self.block()? })
     }
 
     fn signature(&mut self) -> Parsed<(Vec<Param>, Option<Returns>)> {
@@ -313,6 +358,11 @@ impl Parser<'_> {
         }
         Ok((name, value))
     }
+}
+
+fn one_string(span: Span) -> Diagnostic {
+    Diagnostic::error(208, span, "an attribute takes one string or nothing")
+        .help("write its argument in quotes, for example `@tc(\"ingress\")`")
 }
 
 /// Whether an expression is a literal, with or without a sign.

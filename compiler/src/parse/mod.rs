@@ -54,6 +54,8 @@ struct Parser<'a> {
     enclosed: u32,
     /// Set inside a type after `as`.
     in_cast: bool,
+    /// Set inside the type of a `local` variable or map.
+    in_local: bool,
     /// Set when the premature end of the file was reported, or follows from an error already reported.
     ended: bool,
     /// The index of the token before which an unclosed block was reported; none before that.
@@ -82,6 +84,7 @@ pub fn parse_with(tokens: &[Token], text: &[u8], options: Options, diagnostics: 
         chain: 0,
         enclosed: 0,
         in_cast: false,
+        in_local: false,
         unclosed_at: None,
         diagnostics: std::mem::take(diagnostics),
     };

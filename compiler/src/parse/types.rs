@@ -8,6 +8,9 @@ use crate::lex::{Keyword, Punct, TokenKind};
 /// Map kinds whose values belong to a kernel object and that have no size of their own.
 const STORAGE: &[&str] = &["task_storage", "inode_storage", "sk_storage", "cgroup_storage"];
 
+/// The histogram whose type has its scale in parentheses.
+pub(super) const LINEAR_HIST: &str = "linear_hist";
+
 impl Parser<'_> {
     pub(super) fn type_expr(&mut self) -> Parsed<TypeExpr> {
         self.deeper(|parser| {
@@ -62,12 +65,28 @@ impl Parser<'_> {
         if self.at_punct(Punct::Less) && !self.in_cast {
             return self.kernel_type(name);
         }
+        if name.name == LINEAR_HIST && self.at_punct(Punct::OpenParen) && !self.in_cast {
+            self.since_011(name.span, "type `linear_hist`");
+            return self.linear_hist();
+        }
         if !self.at_punct(Punct::Dot) || self.punct_ahead(1, Punct::Dot) {
             return Ok(TypeExprKind::Name(name.name));
         }
         self.since_011(name.span, "types of a module");
         self.advance();
         Ok(TypeExprKind::Qualified { module: name, name: self.ident("the name of a type")? })
+    }
+
+    /// Parses `(low, step, n)`.
+    fn linear_hist(&mut self) -> Parsed<TypeExprKind> {
+        self.advance();
+        let low = self.int("the lowest value of the first slot")?;
+        self.expect_punct(Punct::Comma)?;
+        let step = self.int("the width of a slot")?;
+        self.expect_punct(Punct::Comma)?;
+        let slots = self.int("the number of slots")?;
+        self.expect_punct(Punct::CloseParen)?;
+        Ok(TypeExprKind::LinearHist { low, step, slots })
     }
 
     /// Parses a type after `as`, where `<` is a comparison.
@@ -98,7 +117,9 @@ impl Parser<'_> {
         if self.eat_punct(Punct::Comma) {
             let value = Box::new(self.type_expr()?);
             self.expect_punct(Punct::Greater)?;
-            return Ok(TypeExprKind::Map { kind, key: first, value, size: self.map_size()? });
+            let is_sized = !self.in_local || self.at_punct(Punct::OpenParen);
+            let size = if is_sized { Some(self.map_size()?) } else { None };
+            return Ok(TypeExprKind::Map { kind, key: first, value, size });
         }
         if !self.at_punct(Punct::Greater) {
             return self.unexpected("`,` or `>`");

@@ -23,6 +23,8 @@ const MAX_DEPTH: usize = 64;
 pub struct Program {
     /// The units: modules before those that import them; the main file is the last.
     pub units: Vec<Unit>,
+    /// Whether maps that the main file uses without a declaration are inferred: it has no `main`.
+    pub infers_maps: bool,
 }
 
 /// The main file or a module, with the headers that it includes.
@@ -94,7 +96,7 @@ pub fn load(
     };
     let main = Opened { name: None, path: base, file, ast: main };
     loader.unit(main);
-    Program { units: loader.units }
+    Program { units: loader.units, infers_maps: false }
 }
 
 /// A source file that was read.

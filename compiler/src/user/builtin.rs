@@ -102,6 +102,14 @@ impl FnCx<'_, '_> {
             UserBuiltin::Histogram { title, counts, linear } => {
                 self.print_histogram(title, counts, linear.as_deref())?;
             }
+            UserBuiltin::NewTable { title, columns } => self.new_table(title, columns),
+            UserBuiltin::AppendRow { table, row } => self.append_row(table, row, span)?,
+            UserBuiltin::WriteTable { table, sorted } => self.write_table(table, *sorted)?,
+            UserBuiltin::NewHistograms { name, scale } => self.new_histograms(name, *scale),
+            UserBuiltin::AppendHistogram { histograms, key, below_zero, sum, counts } => {
+                self.append_histogram(histograms, key, [below_zero, sum], counts, span)?;
+            }
+            UserBuiltin::WriteHistograms(histograms) => self.write_histograms(histograms)?,
             UserBuiltin::Events(wildcard) => self.events(wildcard, span)?,
             UserBuiltin::ShowCounter(counter, attachment) => self.show_counter(*counter, attachment, span)?,
             UserBuiltin::CommOf(_)
@@ -111,6 +119,7 @@ impl FnCx<'_, '_> {
             | UserBuiltin::ReadCpu(_) => {
                 return Err(mistake(span, "a value in memory is wanted as a number"));
             }
+            UserBuiltin::PrintKept => return Err(mistake(span, "a call of `print_kept` is left")),
             UserBuiltin::ReadCounter(..) => return Err(mistake(span, "the read of a counter is left")),
         }
         Ok(())

@@ -4,8 +4,10 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::cx::Lower;
 use super::func::FnCx;
-use crate::hir::Expr;
+use super::runtime::{push_failed, reset_arena};
+use crate::hir::{Expr, HistogramScale};
 use crate::plugin::contract::import;
+use crate::source::Span;
 use crate::types::TypeKind;
 
 impl FnCx<'_, '_> {
@@ -57,6 +59,60 @@ impl FnCx<'_, '_> {
         }
         self.push_addr(slots);
         self.code.u32(self.slots(counts)).call(print);
+        Ok(())
+    }
+
+    /// Pushes the handle of new histograms.
+    pub fn new_histograms(&mut self, name: &str, scale: HistogramScale) {
+        let new = self.cx.host(import::console::HISTOGRAMS_NEW);
+        let shape = self.cx.abi.named("console", "scale");
+        let (case, low, step) = match scale {
+            HistogramScale::Log2 => ("log2", 0, 0),
+            HistogramScale::Linear { low, step, .. } => ("linear", low, step),
+        };
+        let (case, _) = shape.case(case);
+        let name = self.cx.text(name);
+        self.push_text(name);
+        self.code.u32(case).i64(low as i64).i64(step as i64).call(new);
+    }
+
+    /// Appends a histogram, and warns if the host has no room for it.
+    pub fn append_histogram(
+        &mut self,
+        histograms: &Expr,
+        key: &[Expr],
+        numbers: [&Expr; 2],
+        counts: &Expr,
+        span: Span,
+    ) -> Lower<()> {
+        let append = self.cx.host(import::console::HISTOGRAMS_APPEND);
+        let err = self.cx.abi.result(import::console::HISTOGRAMS_APPEND).err().offset;
+        let handle = self.temp(ValType::I32);
+        self.scalar(histograms)?;
+        self.code.set(handle);
+        let values = self.printed(b"", key)?;
+        let slots = self.aggregate_addr(counts)?;
+        reset_arena(&mut self.code);
+        self.code.get(handle);
+        self.push_addr(values);
+        self.code.u32(key.len() as u32);
+        numbers.into_iter().try_for_each(|number| self.scalar(number))?;
+        self.push_addr(slots);
+        self.code.u32(self.slots(counts)).u32(self.cx.returned).call(append);
+        push_failed(self.cx, &mut self.code);
+        self.code.if_();
+        self.warn_refused(err, span);
+        self.code.end();
+        Ok(())
+    }
+
+    /// Prints histograms, and drops their handle.
+    pub fn write_histograms(&mut self, histograms: &Expr) -> Lower<()> {
+        let write = self.cx.host(import::console::HISTOGRAMS_WRITE);
+        let drop = self.cx.drop_handle(import::console::HISTOGRAMS);
+        let handle = self.temp(ValType::I32);
+        self.scalar(histograms)?;
+        self.code.tee(handle).call(write).get(handle).call(drop);
         Ok(())
     }
 

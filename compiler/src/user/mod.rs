@@ -48,6 +48,7 @@ mod runtime;
 mod scalar;
 mod shared;
 mod stmt;
+mod table;
 mod tasks;
 mod test_run;
 mod text;

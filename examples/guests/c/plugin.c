@@ -376,6 +376,18 @@ extern void __wasm_import_kernelscript_host_console_method_table_append(int32_t,
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.write")))
 extern void __wasm_import_kernelscript_host_console_method_table_write(int32_t);
 
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.write-sorted")))
+extern void __wasm_import_kernelscript_host_console_method_table_write_sorted(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[constructor]histograms")))
+extern int32_t __wasm_import_kernelscript_host_console_constructor_histograms(uint8_t *, size_t, int32_t, int64_t, int64_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]histograms.append")))
+extern void __wasm_import_kernelscript_host_console_method_histograms_append(int32_t, uint8_t *, size_t, int64_t, int64_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]histograms.write")))
+extern void __wasm_import_kernelscript_host_console_method_histograms_write(int32_t);
+
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("print")))
 extern void __wasm_import_kernelscript_host_console_print(uint8_t *, size_t, uint8_t *, size_t);
 
@@ -1217,6 +1229,21 @@ void kernelscript_host_console_scale_free(kernelscript_host_console_scale_t *ptr
       break;
     }
   }
+}
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[resource-drop]histograms")))
+extern void __wasm_import_kernelscript_host_console_histograms_drop(int32_t handle);
+
+void kernelscript_host_console_histograms_drop_own(kernelscript_host_console_own_histograms_t handle) {
+  __wasm_import_kernelscript_host_console_histograms_drop(handle.__handle);
+}
+
+void kernelscript_host_console_histograms_drop_borrow(kernelscript_host_console_borrow_histograms_t handle) {
+  __wasm_import_kernelscript_host_console_histograms_drop(handle.__handle);
+}
+
+kernelscript_host_console_borrow_histograms_t kernelscript_host_console_borrow_histograms(kernelscript_host_console_own_histograms_t arg) {
+  return (kernelscript_host_console_borrow_histograms_t) { arg.__handle };
 }
 
 void kernelscript_host_console_list_column_free(kernelscript_host_console_list_column_t *ptr) {
@@ -9499,6 +9526,157 @@ bool kernelscript_host_console_method_table_append(kernelscript_host_console_bor
 
 void kernelscript_host_console_method_table_write(kernelscript_host_console_borrow_table_t self) {
   __wasm_import_kernelscript_host_console_method_table_write((self).__handle);
+}
+
+void kernelscript_host_console_method_table_write_sorted(kernelscript_host_console_borrow_table_t self, uint32_t column) {
+  __wasm_import_kernelscript_host_console_method_table_write_sorted((self).__handle, (int32_t) (column));
+}
+
+kernelscript_host_console_own_histograms_t kernelscript_host_console_constructor_histograms(plugin_string_t *name, kernelscript_host_console_scale_t *scale) {
+  int32_t variant;
+  int64_t variant1;
+  int64_t variant2;
+  switch ((int32_t) (*scale).tag) {
+    case 0: {
+      variant = 0;
+      variant1 = 0;
+      variant2 = 0;
+      break;
+    }
+    case 1: {
+      const kernelscript_host_console_linear_t *payload0 = &(*scale).val.linear;
+      variant = 1;
+      variant1 = (int64_t) ((*payload0).low);
+      variant2 = (int64_t) ((*payload0).step);
+      break;
+    }
+  }
+  int32_t ret = __wasm_import_kernelscript_host_console_constructor_histograms((uint8_t *) (*name).ptr, (*name).len, variant, variant1, variant2);
+  return (kernelscript_host_console_own_histograms_t) { ret };
+}
+
+bool kernelscript_host_console_method_histograms_append(kernelscript_host_console_borrow_histograms_t self, kernelscript_host_console_list_value_t *key, uint64_t below_zero, int64_t sum, plugin_list_u64_t *counts, kernelscript_host_console_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_console_method_histograms_append((self).__handle, (uint8_t *) (*key).ptr, (*key).len, (int64_t) (below_zero), sum, (uint8_t *) (*counts).ptr, (*counts).len, ptr);
+  kernelscript_host_console_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option13;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option13.is_some = false;
+          break;
+        }
+        case 1: {
+          option13.is_some = true;
+          option13.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option14;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option14.is_some = false;
+          break;
+        }
+        case 1: {
+          option14.is_some = true;
+          option14.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option15;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option15.is_some = false;
+          break;
+        }
+        case 1: {
+          option15.is_some = true;
+          option15.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option13,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option14,
+        (plugin_option_string_t) option15,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+void kernelscript_host_console_method_histograms_write(kernelscript_host_console_borrow_histograms_t self) {
+  __wasm_import_kernelscript_host_console_method_histograms_write((self).__handle);
 }
 
 void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values) {

@@ -827,6 +827,14 @@ typedef struct kernelscript_host_console_scale_t {
 // Slots of one width.
 #define KERNELSCRIPT_HOST_CONSOLE_SCALE_LINEAR 1
 
+typedef struct kernelscript_host_console_own_histograms_t {
+  int32_t __handle;
+} kernelscript_host_console_own_histograms_t;
+
+typedef struct kernelscript_host_console_borrow_histograms_t {
+  int32_t __handle;
+} kernelscript_host_console_borrow_histograms_t;
+
 typedef struct {
   kernelscript_host_console_column_t *ptr;
   size_t len;
@@ -1686,6 +1694,19 @@ extern kernelscript_host_console_own_table_t kernelscript_host_console_construct
 extern bool kernelscript_host_console_method_table_append(kernelscript_host_console_borrow_table_t self, kernelscript_host_console_list_value_t *row, kernelscript_host_console_error_t *err);
 // Writes the rows that were appended since the last call. Without any, a table has its headings only, and JSON nothing.
 extern void kernelscript_host_console_method_table_write(kernelscript_host_console_borrow_table_t self);
+// As `write`, with the rows sorted by the values of this column (counted from 0), largest first; rows of equal values
+// by the other columns in their order, smallest first. A column that the table does not have is equal in all rows.
+extern void kernelscript_host_console_method_table_write_sorted(kernelscript_host_console_borrow_table_t self, uint32_t column);
+// No histograms yet. The name stands before each key. At most 4 KiB of it are shown.
+extern kernelscript_host_console_own_histograms_t kernelscript_host_console_constructor_histograms(plugin_string_t *name, kernelscript_host_console_scale_t *scale);
+// Appends the histogram of a key: the parts of the key, none if there is only one histogram; how many of its values
+// are below zero, and have no slot; the sum of all values; the counts of the slots, of which 4096 count.
+// 
+// Errors: `limit` (`host_bytes`).
+extern bool kernelscript_host_console_method_histograms_append(kernelscript_host_console_borrow_histograms_t self, kernelscript_host_console_list_value_t *key, uint64_t below_zero, int64_t sum, plugin_list_u64_t *counts, kernelscript_host_console_error_t *err);
+// Writes the histograms that were appended since the last call, those with the most values first, and of equally
+// many the one with the smallest key.
+extern void kernelscript_host_console_method_histograms_write(kernelscript_host_console_borrow_histograms_t self);
 // Writes one line to standard output.
 // 
 // `format` is text with conversions: `%d %i %u %x %X %o %c %s %p %%` with the flags `- + space 0 #`, width and
@@ -2049,6 +2070,12 @@ extern void kernelscript_host_console_table_drop_borrow(kernelscript_host_consol
 extern kernelscript_host_console_borrow_table_t kernelscript_host_console_borrow_table(kernelscript_host_console_own_table_t handle);
 
 void kernelscript_host_console_scale_free(kernelscript_host_console_scale_t *ptr);
+
+extern void kernelscript_host_console_histograms_drop_own(kernelscript_host_console_own_histograms_t handle);
+
+extern void kernelscript_host_console_histograms_drop_borrow(kernelscript_host_console_borrow_histograms_t handle);
+
+extern kernelscript_host_console_borrow_histograms_t kernelscript_host_console_borrow_histograms(kernelscript_host_console_own_histograms_t handle);
 
 void kernelscript_host_console_list_column_free(kernelscript_host_console_list_column_t *ptr);
 

@@ -62,6 +62,7 @@ pub(crate) fn expand(arguments: TokenStream, folder: &Path, name: &str) -> Resul
     let text = read(&path, &script)?;
     let mut tracked = vec![path.clone()];
     let mut options = Options::new(name);
+    options.kernel_half_only = true;
     options.files = Arc::new(Disk { folder: path.parent().unwrap_or(Path::new("")).to_owned() });
     if let Some(btf) = &btf {
         let file = folder.join(btf.value());

@@ -13,6 +13,7 @@ wasmtime::component::bindgen!({
         "kernelscript:host/perf.event": super::perf::EventHandle,
         "kernelscript:host/perf.options": super::perf::OptionsHandle,
         "kernelscript:host/perf.attachment": super::perf::AttachmentHandle,
+        "kernelscript:host/console.histograms": super::console::HistogramsHandle,
         "kernelscript:host/console.table": super::console::TableHandle,
         "kernelscript:host/maps.bpf-map": super::maps::MapHandle,
         "kernelscript:host/maps.cursor": super::maps::CursorHandle,

@@ -3,10 +3,11 @@
 use tracing::Level;
 use wasmtime::component::Resource;
 
-use super::bindings::kernelscript::host::console::{Column, Host, HostTable, Scale, Value};
+use super::bindings::kernelscript::host::console::{Column, Host, HostHistograms, HostTable, Scale, Value};
 use super::error::{self, HostError};
 use super::format;
 use super::histogram::Histogram;
+use super::histograms::{Histograms, KeyedCounts};
 use super::state::State;
 use super::table::Table;
 use crate::host_bytes::Charged;
@@ -46,7 +47,50 @@ impl HostTable for State {
         Ok(())
     }
 
+    fn write_sorted(&mut self, this: Resource<TableHandle>, column: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.sort(column as usize);
+        HostTable::write(self, this)
+    }
+
     fn drop(&mut self, this: Resource<TableHandle>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+/// Host side of a `histograms` handle.
+pub type HistogramsHandle = Charged<Histograms>;
+
+impl HostHistograms for State {
+    fn new(&mut self, name: String, scale: Scale) -> wasmtime::Result<Resource<HistogramsHandle>> {
+        let histograms = Histograms::new(&name, scale, &self.host_bytes);
+        let bytes = histograms.text_bytes();
+        let histograms = self.host_bytes.keep(histograms, bytes).map_err(error::too_much)?;
+        self.table.push(histograms).map_err(error::no_room)
+    }
+
+    fn append(
+        &mut self,
+        this: Resource<HistogramsHandle>,
+        key: Vec<Value>,
+        below_zero: u64,
+        sum: i64,
+        counts: Vec<u64>,
+    ) -> Result<(), HostError> {
+        let histograms = self.table.get_mut(&this)?;
+        let counts = KeyedCounts { key, below_zero, sum, counts };
+        Ok(histograms.append(counts).map_err(crate::bpf::BpfError::from)?)
+    }
+
+    fn write(&mut self, this: Resource<HistogramsHandle>) -> wasmtime::Result<()> {
+        self.show_prints();
+        for histogram in self.table.get_mut(&this)?.take() {
+            self.output.print_histogram(&histogram);
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, this: Resource<HistogramsHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }

@@ -13,13 +13,40 @@ const BAR: usize = 40;
 /// Upper limit of the title's width in columns.
 const MAX_TITLE: usize = 80;
 
+/// The range of the values below zero.
+const BELOW_ZERO: &str = "below 0";
+
 /// Counts of values, from the lowest slot to the highest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// Description of the values.
     pub title: String,
+    /// The key and the numbers of all values; none if only the slots were counted.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
     /// From the first to the last non-empty slot; empty if all slots are.
     pub slots: Vec<HistogramSlot>,
+}
+
+/// What is known of all values of a histogram.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// The parts of the key; empty for a histogram without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<serde_json::Value>,
+    /// The number of values.
+    pub values: u64,
+    /// The sum of all values.
+    pub sum: i64,
+    /// The number of values below zero, which have no slot.
+    pub below_zero: u64,
+}
+
+impl Summary {
+    /// Returns the mean of the values, rounded down; 0 without values.
+    fn mean(&self) -> i128 {
+        i128::from(self.sum).checked_div_euclid(self.values.into()).unwrap_or(0)
+    }
 }
 
 /// The number of values in a range.
@@ -47,7 +74,7 @@ impl Histogram {
             let (low, high) = range(slot as u64)?;
             Some(HistogramSlot { low, high, count: counts[slot] })
         });
-        Histogram { title: visible(title, MOST_BYTES).into_owned(), slots: slots.collect() }
+        Histogram { title: visible(title, MOST_BYTES).into_owned(), summary: None, slots: slots.collect() }
     }
 }
 
@@ -75,7 +102,7 @@ fn linear_range(low: u64, step: u64, slot: u64, slots: u64) -> Option<(u64, Opti
 }
 
 impl fmt::Display for Histogram {
-    /// Writes a line with the title, then one for each slot.
+    /// Writes a line with the title and the numbers of all values, then one for each slot.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let low = |slot: &HistogramSlot| slot.low.to_string();
         let high =
@@ -83,15 +110,23 @@ impl fmt::Display for Histogram {
         let widest =
             |text: &dyn Fn(&HistogramSlot) -> String| self.slots.iter().map(|slot| text(slot).len()).max();
         let (lows, highs) = (widest(&low).unwrap_or(0), widest(&high).unwrap_or(0));
-        let counts = widest(&|slot| slot.count.to_string()).unwrap_or(0).max("count".len());
+        let below = self.summary.as_ref().map_or(0, |summary| summary.below_zero);
+        let slots = self.slots.iter().map(|slot| slot.count);
+        let most = slots.chain([below]).max().unwrap_or(0);
+        let counts = most.to_string().len().max("count".len());
         let ranges = (lows + " - ".len() + highs).max(self.title.chars().count().min(MAX_TITLE));
         let (title, count) = (&self.title, "count");
-        writeln!(f, "{title:<ranges$}  {count:>counts$}")?;
-        let most = self.slots.iter().map(|slot| slot.count).max().unwrap_or(0);
-        for slot in &self.slots {
-            let range = format!("{:>lows$} - {:<highs$}", low(slot), high(slot));
-            let bar = "#".repeat(columns(slot.count, most));
-            writeln!(f, "{range:>ranges$}  {:>counts$}  |{bar:<BAR$}|", slot.count)?;
+        write!(f, "{title:<ranges$}  {count:>counts$}")?;
+        match &self.summary {
+            Some(all) => writeln!(f, "  {} values, sum {}, mean {}", all.values, all.sum, all.mean())?,
+            None => writeln!(f)?,
+        }
+        let slots = self.slots.iter();
+        let slots = slots.map(|slot| (format!("{:>lows$} - {:<highs$}", low(slot), high(slot)), slot.count));
+        let below = (below > 0).then(|| (BELOW_ZERO.to_owned(), below));
+        for (range, count) in below.into_iter().chain(slots) {
+            let bar = "#".repeat(columns(count, most));
+            writeln!(f, "{range:>ranges$}  {count:>counts$}  |{bar:<BAR$}|")?;
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ mod error;
 mod format;
 mod globals;
 mod histogram;
+mod histograms;
 mod layouts;
 pub(crate) mod linker;
 mod losses;

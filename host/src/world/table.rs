@@ -1,5 +1,6 @@
 //! Tables that a plugin fills row by row: aligned text, or an object for each row.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::Serialize;
@@ -64,6 +65,17 @@ impl Table {
         Ok(())
     }
 
+    /// Sorts the rows by a column, largest value first, then by all columns, smallest first.
+    pub(super) fn sort(&mut self, column: usize) {
+        self.rows.sort_by(|one, other| {
+            let larger = match (one.get(column), other.get(column)) {
+                (Some(one), Some(other)) => compare(other, one),
+                _ => Ordering::Equal,
+            };
+            larger.then_with(|| compare_keys(one, other))
+        });
+    }
+
     /// Removes all rows.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
@@ -115,8 +127,63 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     }
 }
 
+/// Compares the values of two rows in their order.
+pub(super) fn compare_keys(one: &[Value], other: &[Value]) -> Ordering {
+    let columns = one.iter().zip(other).map(|(one, other)| compare(one, other));
+    columns.fold(Ordering::Equal, Ordering::then)
+}
+
+/// Compares two values of a column: numbers by their value, texts by their bytes, and values of other kinds by
+/// kind, `none` first.
+fn compare(one: &Value, other: &Value) -> Ordering {
+    match (integer(one), integer(other)) {
+        (Some(one), Some(other)) => return one.cmp(&other),
+        (Some(_), None) if float(other).is_none() => return rank(one).cmp(&rank(other)),
+        (None, Some(_)) if float(one).is_none() => return rank(one).cmp(&rank(other)),
+        _ => {}
+    }
+    match (one, other) {
+        (Value::Text(one), Value::Text(other)) => one.cmp(other),
+        _ => match (float(one), float(other)) {
+            (Some(one), Some(other)) => one.total_cmp(&other),
+            _ => rank(one).cmp(&rank(other)),
+        },
+    }
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    Some(match value {
+        Value::Unsigned8(number) | Value::Character(number) => (*number).into(),
+        Value::Unsigned16(number) => (*number).into(),
+        Value::Unsigned32(number) => (*number).into(),
+        Value::Unsigned64(number) | Value::Pointer(number) => (*number).into(),
+        Value::Signed8(number) => (*number).into(),
+        Value::Signed16(number) => (*number).into(),
+        Value::Signed32(number) => (*number).into(),
+        Value::Signed64(number) => (*number).into(),
+        Value::Boolean(on) => (*on).into(),
+        Value::Float64(_) | Value::Text(_) | Value::None => return None,
+    })
+}
+
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float64(number) => Some(*number),
+        _ => integer(value).map(|number| number as f64),
+    }
+}
+
+/// Order of the kinds of values.
+fn rank(value: &Value) -> u8 {
+    match value {
+        Value::None => 0,
+        Value::Text(_) => 2,
+        _ => 1,
+    }
+}
+
 /// Returns a value as text of one line.
-fn cell(value: &Value) -> String {
+pub(super) fn cell(value: &Value) -> String {
     visible(&String::from_utf8_lossy(&format::natural(value)), MAX_TEXT_BYTES).into_owned()
 }
 
@@ -197,6 +264,32 @@ mod tests {
                 format!(r#"{{"table":"waits","row":{{"share":null,"task":"a\\nb","wait":7}},{units}}}"#),
             ]
         );
+    }
+
+    #[test]
+    fn rows_are_sorted_by_a_column_and_then_by_all() {
+        let columns = ["name", "count"].map(|name| Column { name: name.into(), unit: None });
+        let mut table = Table::new("", columns.into(), &HostBytes::new(1 << 20));
+        let text = |text: &str| Value::Text(text.into());
+        for row in [
+            [text("b"), Value::Unsigned64(7)],
+            [text("c"), Value::None],
+            [text("a"), Value::Signed32(7)],
+            [text("d"), Value::Float64(6.5)],
+            [text("e"), Value::Unsigned64(u64::MAX)],
+        ] {
+            table.append(row.into()).expect("there is room");
+        }
+        let order = |table: &Table| {
+            let rows = table.rows.iter().filter_map(|row| row.first());
+            rows.map(cell).collect::<String>()
+        };
+        table.sort(1);
+        assert_eq!(order(&table), "eabdc");
+        table.sort(0);
+        assert_eq!(order(&table), "edcba");
+        table.sort(9);
+        assert_eq!(order(&table), "abcde");
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod memory;
 mod namespaces;
 mod needed;
 mod observed;
+mod one_liners;
 mod oracles;
 mod other_counters;
 mod packets;

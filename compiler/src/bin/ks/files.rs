@@ -82,6 +82,11 @@ impl ScriptOptions {
     pub fn parse(&self, file: &Path) -> Result<Parsed> {
         let text = ks_wit::files::read(file, MAX_FILE_BYTES as u64)
             .with_context(|| format!("cannot read {}", shown(file)))?;
+        self.parse_text(file, &text)
+    }
+
+    /// Parses the text of a script, which need not be in a file of this name.
+    pub fn parse_text(&self, file: &Path, text: &[u8]) -> Result<Parsed> {
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         let options = Options {
             strict_011: self.strict_011,
@@ -91,7 +96,7 @@ impl ScriptOptions {
             kernel: Arc::new(self.kernel.types()?),
             ..Options::new(self.project(file)?)
         };
-        Ok(pipeline::parse(&file.display().to_string(), &text, options)?)
+        Ok(pipeline::parse(&file.display().to_string(), text, options)?)
     }
 
     /// Returns the project's name: the one given, else the script's without its extension.

@@ -292,6 +292,9 @@ fn signature(function: &AstFunction, owner: &Owner<'_>) -> String {
         }
         text.push(' ');
     }
+    if !function.has_head {
+        return text.trim_end().to_owned();
+    }
     text += &format!("fn {}({})", function.name.name, list(&function.params, owner));
     if let Some(ret) = &function.ret {
         let name = ret.name.as_ref().map(|name| format!("{}: ", name.name)).unwrap_or_default();

@@ -22,7 +22,7 @@ impl Collector<'_> {
                 self.refer(written.span, found);
             }
             TypeExprKind::Qualified { module, name } => self.qualified_type(module, name),
-            TypeExprKind::Str(_) => {}
+            TypeExprKind::Str(_) | TypeExprKind::LinearHist { .. } => {}
             TypeExprKind::Ptr(inner) => self.type_names(inner),
             TypeExprKind::Array(inner, len) => {
                 self.type_names(inner);
@@ -36,7 +36,7 @@ impl Collector<'_> {
                 self.refer(kind.span, self.kinds.get(&kind.name).copied());
                 self.type_names(key);
                 self.type_names(value);
-                self.size(size);
+                size.iter().for_each(|size| self.size(size));
             }
             TypeExprKind::Keyless { kind, value, size } => {
                 self.refer(kind.span, self.kinds.get(&kind.name).copied());

@@ -2,6 +2,8 @@
 
 use ks_wit::program_kind::PROGRAM_KINDS;
 
+use crate::implicit_main::USERSPACE;
+
 /// An attribute and its documentation.
 #[derive(Clone, Copy)]
 pub struct Attribute {
@@ -75,5 +77,12 @@ pub fn attributes() -> impl Iterator<Item = Attribute> {
         docs: row.docs,
         snippet: row.snippet,
     });
-    programs.chain(OTHERS.iter().copied())
+    let userspace = USERSPACE.iter().map(|(name, form, docs)| Attribute {
+        name,
+        form,
+        signature: "{ .. }",
+        docs,
+        snippet: "",
+    });
+    programs.chain(userspace).chain(OTHERS.iter().copied())
 }

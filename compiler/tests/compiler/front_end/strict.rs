@@ -57,6 +57,14 @@ fn newer_syntax_is_refused() {
     ] {
         only_ours(item, "KS0201");
     }
+    for item in [
+        "@tc(\"ingress\", \"lo\") fn f(ctx: *__sk_buff) -> i32 { }",
+        "@perf_event(page_faults, period: 1) fn f(ctx: *bpf_perf_event_data) -> i32 { }",
+    ] {
+        only_ours(item, "KS0208");
+    }
+    only_ours("@begin { }", "KS0201");
+    only_ours("var h : linear_hist(0, 10, 4)", "KS0201");
     only_ours("var m : hash<u32, u64>(N)", "KS0204");
     for map in ["queue<u32>(8)", "stack_trace(8)", "task_storage<u32>"] {
         only_ours(&format!("var m : {map}"), "KS0202");

@@ -70,3 +70,15 @@ fn a_byte_order_mark_goes_and_a_line_for_the_shell_stays() {
     let text = "\u{feff}#!/usr/bin/env ks-host\nfn  main() { }\n";
     assert_eq!(formatted(text), "#!/usr/bin/env ks-host\nfn main() {}\n");
 }
+
+#[test]
+fn programs_without_a_head_and_their_attributes() {
+    let text = "@begin{print(\"x\")}\n@perf_event( \"cpu_clock\" ,freq:99,pid : args.pid ) {n[cpu()]+=1\nm.add(1)}\n\
+                @tc(\"egress\",args.device) fn f(ctx:*__sk_buff)->i32{return 0}\n\
+                local var s:hash<u32,u64>\nvar h:linear_hist( 0,10 ,4)\n";
+    let expected = "@begin { print(\"x\") }\n@perf_event(\"cpu_clock\", freq: 99, pid: args.pid) {\n    \
+                    n[cpu()] += 1\n    m.add(1)\n}\n@tc(\"egress\", args.device)\n\
+                    fn f(ctx: *__sk_buff) -> i32 { return 0 }\nlocal var s : hash<u32, u64>\n\
+                    var h : linear_hist(0, 10, 4)\n";
+    assert_eq!(formatted(text), expected);
+}

@@ -2,9 +2,9 @@
 //! it ends, everything is as small as possible, so a failing sequence shrinks to a small tree.
 
 use ks_compiler::ast::{
-    Arm, ArmResult, AstFunction, Attribute, BinaryOp, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
-    FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size, Stmt,
-    StmtKind, StrLit, TypeExpr, TypeExprKind, UnaryOp,
+    Arm, ArmResult, AstFunction, Attribute, AttributeArg, BinaryOp, Block, Catch, CatchPattern, Cond, Else,
+    Expr, ExprKind, FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns,
+    Size, Stmt, StmtKind, StrLit, TypeExpr, TypeExprKind, UnaryOp,
 };
 use ks_compiler::source::{SourceMap, Span};
 
@@ -176,8 +176,17 @@ impl Trees<'_> {
             8 => ItemKind::Counter { name, event: self.expr(1), leader: self.maybe(Self::ident) },
             9 => ItemKind::Extern { name, params: self.params(), ret: self.maybe(|trees| trees.ty(false)) },
             10 => {
-                let attributes = self.some(0, 3, Self::attribute);
-                ItemKind::Function(AstFunction { docs: docs.take(), ..self.function(name, attributes) })
+                let attributes = self.some(0, 3, Self::attribute_of_function);
+                let docs = docs.take();
+                let headless = attributes.first().filter(|_| self.flip()).map(|first| first.name.clone());
+                ItemKind::Function(match headless {
+                    Some(name) => {
+                        let body = self.block();
+                        let (params, ret) = (Vec::new(), None);
+                        AstFunction { docs, attributes, has_head: false, name, params, ret, body }
+                    }
+                    None => AstFunction { docs, ..self.function(name, attributes) },
+                })
             }
             _ => ItemKind::Impl {
                 attributes: self.some(1, 3, Self::attribute),
@@ -195,7 +204,14 @@ impl Trees<'_> {
     fn attribute(&mut self) -> Attribute {
         let name_hint = ["xdp", "helper", "tc"][self.pick(3)];
         let name = self.called(name_hint);
-        Attribute { name, argument: self.maybe(Self::string), span: self.span }
+        Attribute { name, argument: self.maybe(Self::string), more: Vec::new(), span: self.span }
+    }
+
+    /// Returns an attribute of a function, which may have named arguments.
+    fn attribute_of_function(&mut self) -> Attribute {
+        let attribute = self.attribute();
+        let more = self.some(0, 3, |trees| AttributeArg { name: Some(trees.ident()), value: trees.expr(1) });
+        Attribute { more, ..attribute }
     }
 
     fn fields(&mut self) -> Vec<FieldDecl> {
@@ -214,7 +230,7 @@ impl Trees<'_> {
     fn function(&mut self, name: Ident, attributes: Vec<Attribute>) -> AstFunction {
         let params = self.params();
         let ret = self.maybe(|trees| Returns { name: trees.maybe(Self::ident), ty: trees.ty(false) });
-        AstFunction { docs: None, attributes, name, params, ret, body: self.block() }
+        AstFunction { docs: None, attributes, has_head: true, name, params, ret, body: self.block() }
     }
 
     fn global(&mut self, name: Ident) -> Global {
@@ -259,7 +275,7 @@ impl Trees<'_> {
                 kind: trees.kind(),
                 key: Box::new(trees.ty(false)),
                 value: Box::new(trees.ty(false)),
-                size: trees.size(),
+                size: Some(trees.size()),
             },
             7 => TypeExprKind::Ring(Box::new(trees.ty(false)), trees.size()),
             _ => {

@@ -45,6 +45,49 @@ impl Table {
         let rows = self.rows.take();
         with(|state| state.output.push_str(&rows));
     }
+
+    /// Writes the rows in the order in which they were appended: only the real host sorts them.
+    pub(crate) fn write_sorted(&self, _column: u32) {
+        self.write();
+    }
+}
+
+/// Histograms, written as a line for each; only the real host sorts them and draws bars.
+#[derive(Debug)]
+pub(crate) struct Histograms {
+    name: String,
+    lines: RefCell<String>,
+}
+
+impl Histograms {
+    pub(crate) fn new(name: &str, _scale: Scale) -> Histograms {
+        Histograms { name: String::from(name), lines: RefCell::default() }
+    }
+
+    pub(crate) fn append(
+        &self,
+        key: &[Value],
+        below_zero: u64,
+        sum: i64,
+        counts: &[u64],
+    ) -> Result<(), Error> {
+        let cells: Vec<String> = key.iter().map(cell).collect();
+        let slots: Vec<String> = counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(slot, count)| format!(" {slot}={count}"))
+            .collect();
+        let (name, key, slots) = (&self.name, cells.join(" "), slots.concat());
+        let line = format!("{name}[{key}]: sum={sum} below_zero={below_zero}{slots}\n");
+        self.lines.borrow_mut().push_str(&line);
+        Ok(())
+    }
+
+    pub(crate) fn write(&self) {
+        let lines = self.lines.take();
+        with(|state| state.output.push_str(&lines));
+    }
 }
 
 fn cell(value: &Value) -> String {

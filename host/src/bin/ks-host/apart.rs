@@ -66,6 +66,7 @@ pub(crate) fn start_worker_early(arguments: &[OsString]) {
         arguments.iter().skip(1).take_while(|argument| *argument != "--" && *argument != "--exec");
     let is_plugin = |argument: &OsString| {
         matches!(Path::new(argument).extension().and_then(OsStr::to_str), Some("wasm" | "ks"))
+            || [OsStr::new("-e"), OsStr::new("-")].contains(&argument.as_os_str())
     };
     let runs = arguments
         .get(1)

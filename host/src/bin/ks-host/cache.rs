@@ -9,6 +9,7 @@ use ks_host::plugin::{Cache, CacheError, CodeOrigin};
 use ks_host::policy::{Limit, Policy};
 use ks_wit::command_output::{shown, write_lines, write_stderr};
 
+use crate::prepare::Source;
 use crate::{apart, prepare};
 
 /// Returns the host with the cache in this folder, by default this user's. A plugin also runs without a
@@ -52,7 +53,8 @@ pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;
     let folder = shown(cache.path());
     let host = apart::host(Duration::MAX, Policy::observing().limit(Limit::CompileBytes))?.with_cache(cache);
-    let prepared = match prepare::all(&host, &args.plugins) {
+    let sources: Vec<_> = args.plugins.iter().cloned().map(Source::from).collect();
+    let prepared = match prepare::all(&host, &sources) {
         Ok(prepared) => prepared,
         Err(reported) => return Ok(reported.code),
     };

@@ -16,7 +16,7 @@ use ks_host::{ExecStatus, Host, RunOptions, Writer};
 use ks_wit::command_output::{shown, with_causes};
 use nix::sys::signal::Signal;
 
-use crate::prepare::{self, Prepared};
+use crate::prepare::{self, Prepared, Source};
 use crate::stacks::Stacks;
 use crate::{output, replay};
 
@@ -39,7 +39,7 @@ pub(crate) enum Restart {
 
 /// A plugin to run, with its settings from the command line.
 pub(crate) struct Member {
-    pub(crate) path: PathBuf,
+    pub(crate) source: Source,
     /// The plugin's name in messages.
     pub(crate) name: String,
     pub(crate) prepared: Prepared,
@@ -96,7 +96,7 @@ struct PluginSlots {
 
 /// The state of a plugin that other threads may change while it runs.
 struct PluginSlot {
-    path: PathBuf,
+    source: Source,
     name: String,
     digest: [u8; 32],
     /// Handle of the current run, or of the last one.
@@ -117,7 +117,7 @@ impl Fleet {
     /// Runs all plugins until they end, and returns their exit codes in the same order.
     pub(crate) fn run(&self, host: Host, members: Vec<Member>) -> Vec<u8> {
         let slot = |member: &Member| PluginSlot {
-            path: member.path.clone(),
+            source: member.source.clone(),
             name: member.name.clone(),
             digest: member.prepared.digest,
             stop: StopHandle::new(),
@@ -293,13 +293,13 @@ impl Fleet {
         let files: Vec<_> = {
             let slots = self.lock();
             let running = slots.slots.iter().enumerate().filter(|(_, slot)| !slot.ended);
-            running.map(|(index, slot)| (index, slot.path.clone(), slot.digest)).collect()
+            running.map(|(index, slot)| (index, slot.source.clone(), slot.digest)).collect()
         };
-        for (index, path, digest) in files {
-            match prepare::changed(host, &path, digest) {
+        for (index, source, digest) in files {
+            match prepare::changed(host, &source, digest) {
                 Ok(Some(next)) => self.replace(index, next),
                 Ok(None) => {}
-                Err(_) => output::warn("ks-host", &format!("{} runs on as it was", shown(path))),
+                Err(_) => output::warn("ks-host", &format!("{} runs on as it was", shown(&source.path))),
             }
         }
     }

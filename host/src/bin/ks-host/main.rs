@@ -38,6 +38,7 @@ use ks_host::plugin::{Plugin, PluginError};
 use ks_wit::command_output::{shown, with_causes, written};
 
 use crate::apart::Isolation;
+use crate::prepare::Source;
 
 /// Exit code of a host failure; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
@@ -82,6 +83,7 @@ the policy did not let it start; 127 if a file is not a plugin, or is a script w
 not stop when asked and was ended. For several plugins, the first code that is not 0.
 
 Examples:
+  ks-host -e '@tracepoint(\"raw_syscalls/sys_enter\") { calls[comm()] += 1 }'
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
   ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
@@ -256,8 +258,14 @@ fn raise_descriptor_limit() {
 }
 
 /// Reads a plugin, or compiles a script to one; reports on standard error why a file is neither.
-fn read_plugin(path: &Path, isolation: Isolation) -> Result<Plugin, u8> {
-    read(path, EntryPoint::Main, isolation)
+fn read_plugin(source: &Source, isolation: Isolation) -> Result<Plugin, u8> {
+    match &source.script {
+        Some(text) => {
+            let bytes = compiled(&source.path, text, isolation)?;
+            Plugin::from_bytes(bytes).map_err(|error| not_a_plugin(&source.path, &error))
+        }
+        None => read(&source.path, EntryPoint::Main, isolation),
+    }
 }
 
 /// Selects the functions of a script to compile.
@@ -284,10 +292,26 @@ fn read_bytes(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Ve
 
 #[cfg(feature = "script")]
 fn read_script(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Vec<u8>, u8> {
-    script::compile(path, entry, isolation).map_err(|error| {
-        output::report("ks-host", &with_causes(&*error).to_string());
-        if error.is::<script::CompilerDefect>() { HOST_FAILURE } else { NOT_A_PLUGIN }
-    })
+    script::compile(path, entry, isolation).map_err(not_compiled)
+}
+
+/// Returns the bytes of the plugin that a script without a file is compiled to.
+#[cfg(feature = "script")]
+fn compiled(name: &Path, text: &[u8], isolation: Isolation) -> Result<Vec<u8>, u8> {
+    script::compile_text(name, text, isolation).map_err(not_compiled)
+}
+
+/// Reports why a script is not compiled, and returns the exit code.
+#[cfg(feature = "script")]
+#[expect(clippy::needless_pass_by_value, reason = "it ends here")]
+fn not_compiled(error: anyhow::Error) -> u8 {
+    output::report("ks-host", &with_causes(&*error).to_string());
+    if error.is::<script::CompilerDefect>() { HOST_FAILURE } else { NOT_A_PLUGIN }
+}
+
+#[cfg(not(feature = "script"))]
+fn compiled(name: &Path, _: &[u8], isolation: Isolation) -> Result<Vec<u8>, u8> {
+    read_script(name, EntryPoint::Main, isolation)
 }
 
 #[cfg(not(feature = "script"))]

@@ -1,8 +1,8 @@
 //! Prepares plugins from their files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ks_host::{Host, PreparedPlugin};
 use ks_wit::command_output::shown;
@@ -18,6 +18,28 @@ pub(crate) struct Prepared {
     pub(crate) digest: [u8; 32],
 }
 
+/// A plugin to prepare: a file, or a script without one.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    /// The path of the file; for a script without one its name in messages.
+    pub(crate) path: PathBuf,
+    /// The text of a script that has no file.
+    pub(crate) script: Option<Arc<[u8]>>,
+}
+
+impl Source {
+    /// A script that has no file.
+    pub(crate) fn script(name: &str, text: Vec<u8>) -> Source {
+        Source { path: PathBuf::from(name), script: Some(text.into()) }
+    }
+}
+
+impl From<PathBuf> for Source {
+    fn from(path: PathBuf) -> Source {
+        Source { path, script: None }
+    }
+}
+
 /// The error was reported on standard error already.
 #[derive(Debug)]
 pub(crate) struct Reported {
@@ -26,32 +48,35 @@ pub(crate) struct Reported {
 }
 
 /// Prepares all plugins, on as many threads as there are CPUs.
-pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {
-    match paths {
-        [path] => one(host, path).map(|prepared| vec![prepared]),
-        paths => {
-            let what = format!("compiling {} plugins", paths.len());
-            progress::during(&what, || in_parallel(host, paths))
+pub(crate) fn all(host: &Host, sources: &[Source]) -> Result<Vec<Prepared>, Reported> {
+    match sources {
+        [source] => one(host, source).map(|prepared| vec![prepared]),
+        sources => {
+            let what = format!("compiling {} plugins", sources.len());
+            progress::during(&what, || in_parallel(host, sources))
         }
     }
 }
 
 /// Prepares one plugin.
-pub(crate) fn one(host: &Host, path: &Path) -> Result<Prepared, Reported> {
-    progress::during(&format!("compiling {}", shown(path)), || read_and_prepare(host, path))
+pub(crate) fn one(host: &Host, source: &Source) -> Result<Prepared, Reported> {
+    progress::during(&format!("compiling {}", shown(&source.path)), || read_and_prepare(host, source))
 }
 
-fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {
-    let results: Vec<_> = paths.iter().map(|_| Mutex::new(None)).collect();
+fn in_parallel(host: &Host, sources: &[Source]) -> Result<Vec<Prepared>, Reported> {
+    let results: Vec<_> = sources.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(paths.len()));
+    let workers = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(sources.len()));
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let (Some(path), Some(result)) = (paths.get(index), results.get(index)) else { return };
-                    *result.lock().expect("nobody panics with the lock") = Some(read_and_prepare(host, path));
+                    let (Some(source), Some(result)) = (sources.get(index), results.get(index)) else {
+                        return;
+                    };
+                    *result.lock().expect("nobody panics with the lock") =
+                        Some(read_and_prepare(host, source));
                 }
             });
         }
@@ -62,17 +87,20 @@ fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported
     results.into_iter().map(result).collect()
 }
 
-fn read_and_prepare(host: &Host, path: &Path) -> Result<Prepared, Reported> {
-    let plugin = read_plugin(path, Isolation::of(host)).map_err(|code| Reported { code })?;
+fn read_and_prepare(host: &Host, source: &Source) -> Result<Prepared, Reported> {
+    let plugin = read_plugin(source, Isolation::of(host)).map_err(|code| Reported { code })?;
     let digest = Sha256::digest(plugin.bytes()).into();
-    prepare(host, path, &plugin, digest)
+    prepare(host, &source.path, &plugin, digest)
 }
 
 /// Prepares a file again if its digest differs from this one; returns none if it is the same.
-pub(crate) fn changed(host: &Host, path: &Path, digest: [u8; 32]) -> Result<Option<Prepared>, Reported> {
-    let plugin = read_plugin(path, Isolation::of(host)).map_err(|code| Reported { code })?;
+pub(crate) fn changed(host: &Host, source: &Source, digest: [u8; 32]) -> Result<Option<Prepared>, Reported> {
+    if source.script.is_some() {
+        return Ok(None);
+    }
+    let plugin = read_plugin(source, Isolation::of(host)).map_err(|code| Reported { code })?;
     let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();
-    if now == digest { Ok(None) } else { prepare(host, path, &plugin, now).map(Some) }
+    if now == digest { Ok(None) } else { prepare(host, &source.path, &plugin, now).map(Some) }
 }
 
 fn prepare(

@@ -55,7 +55,7 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let policy = Policy::observing();
     let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
-    let prepared = match prepare::one(&host, &args.plugin) {
+    let prepared = match prepare::one(&host, &args.plugin.clone().into()) {
         Ok(prepared) => prepared,
         Err(reported) => return Ok(reported.code),
     };

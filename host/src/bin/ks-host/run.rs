@@ -1,6 +1,7 @@
 //! `ks-host [run] PLUGIN..`: runs plugins in the foreground, each on a thread of its own.
 
 use std::ffi::OsString;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use ks_wit::command_output::shown;
 
 use crate::apart::Isolation;
 use crate::fleet::{Fleet, Member, Restart};
+use crate::prepare::Source;
 use crate::stacks::{Output, Stacks};
 use crate::{apart, cache, config, output, output_file, policy, prepare, sign, signals};
 
@@ -24,9 +26,14 @@ use crate::{apart, cache, config, output, output_file, policy, prepare, sign, si
 /// whether it is present next to the subcommands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Plugin files, or scripts (`.ks`); several run side by side, and one that ends does not end the others.
-    #[arg(required = true, value_name = "PLUGIN")]
+    /// Plugin files, or scripts (`.ks`); several run side by side, and one that ends does not end the others. `-` is
+    /// a script from standard input.
+    #[arg(required_unless_present = "script", value_name = "PLUGIN")]
     plugins: Vec<PathBuf>,
+    /// Runs this text, a script. Without `main` it attaches its programs, runs until it is stopped, and prints what
+    /// it kept.
+    #[arg(short = 'e', long = "script", value_name = "SCRIPT", conflicts_with = "plugins")]
+    script: Option<String>,
     /// Asks the plugins to stop after this time, seconds or `300ms`, `2m`; the exit code is then 124.
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
@@ -128,7 +135,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     if args.json {
         output::say_as_json();
     }
-    let several = args.plugins.len() > 1;
+    let sources = sources(&args)?;
+    let several = sources.len() > 1;
     for (given, what) in [
         (!args.arguments.is_empty(), "arguments after `--` are"),
         (!args.exec.is_empty(), "`--exec` is"),
@@ -147,7 +155,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let catalog = catalog(&args.event_table)?;
     let policy = policy::of(args.policy.as_deref(), Policy::observing(), &args.allow, &args.limit)?;
     let mut policy = sign::demanding(policy, &args.signer)?;
-    policy.lower_limit(Limit::Descriptors, crate::descriptors_for_each(args.plugins.len()));
+    policy.lower_limit(Limit::Descriptors, crate::descriptors_for_each(sources.len()));
     let audit = args.audit.as_deref().map(audit_to).transpose()?;
     let output = args.output.as_deref().map(output_to).transpose()?;
     // Run-time statistics stay enabled while this value lives.
@@ -167,7 +175,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         None => host,
     };
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
-    let prepared = match prepare::all(&host, &args.plugins) {
+    let prepared = match prepare::all(&host, &sources) {
         Ok(prepared) => prepared,
         Err(reported) => return Ok(reported.code),
     };
@@ -176,7 +184,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         (false, true) => Form::Named,
         (false, false) => Form::Plain,
     };
-    let names = names_of(&args.plugins);
+    let names = names_of(&sources);
     let plugins: Vec<_> =
         names.iter().map(String::as_str).zip(prepared.iter().map(|one| &one.plugin)).collect();
     let configs = config::of_each(&args.config, &plugins)?;
@@ -187,9 +195,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         .filter(|_| !args.stacks.is_empty())
         .map(|prepared| Stacks::of(args.stacks.clone(), args.stacks_of.as_deref(), &prepared.plugin));
     let stacks = stacks.transpose()?;
-    let given = args.plugins.into_iter().zip(names).zip(prepared).zip(configs);
-    let members = given.map(|(((path, name), prepared), config)| Member {
-        path,
+    let given = sources.into_iter().zip(names).zip(prepared).zip(configs);
+    let members = given.map(|(((source, name), prepared), config)| Member {
+        source,
         name,
         prepared,
         arguments: args.arguments.clone(),
@@ -212,6 +220,30 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         raw: args.raw,
     });
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+/// The name of the script of `-e` in messages.
+const ARGUMENT: &str = "-e";
+/// The plugin that is a script from standard input.
+const STANDARD_INPUT: &str = "-";
+/// Bytes of a script from standard input: as many as a file has.
+const MOST_SCRIPT_BYTES: u64 = 16 << 20;
+
+/// Returns the plugins of the command line.
+fn sources(args: &Args) -> anyhow::Result<Vec<Source>> {
+    if let Some(text) = &args.script {
+        return Ok(vec![Source::script(ARGUMENT, text.clone().into_bytes())]);
+    }
+    let source = |path: &PathBuf| {
+        if path.as_os_str() != STANDARD_INPUT {
+            return Ok(Source::from(path.clone()));
+        }
+        let mut text = Vec::new();
+        let read = io::stdin().lock().take(MOST_SCRIPT_BYTES + 1).read_to_end(&mut text);
+        read.context("cannot read the script from standard input")?;
+        Ok(Source::script("stdin", text))
+    };
+    args.plugins.iter().map(source).collect()
 }
 
 /// Opens the audit log in this file, and makes it readable only for this user.
@@ -258,18 +290,18 @@ fn display(name: &str) -> String {
 
 /// Returns the plugins' names in messages: their file names, or their paths where two have the same file
 /// name.
-fn names_of(paths: &[PathBuf]) -> Vec<String> {
-    let mut sorted: Vec<String> = paths.iter().map(|path| name_of(path)).collect();
+fn names_of(sources: &[Source]) -> Vec<String> {
+    let mut sorted: Vec<String> = sources.iter().map(|source| name_of(&source.path)).collect();
     sorted.sort();
     let twice = |name: &String| {
         let first = sorted.partition_point(|other| other < name);
         sorted.get(first + 1) == Some(name)
     };
-    let name = |path: &PathBuf| {
+    let name = |Source { path, .. }: &Source| {
         let name = name_of(path);
         if twice(&name) { display(&path.to_string_lossy()) } else { name }
     };
-    paths.iter().map(name).collect()
+    sources.iter().map(name).collect()
 }
 
 /// Parses a duration that is more than 0.
@@ -284,7 +316,8 @@ mod tests {
 
     #[test]
     fn plugins_of_one_file_name_are_called_by_their_paths() {
-        let paths = ["a/count.wasm", "b/count.wasm", "b/rest.wasm"].map(PathBuf::from);
+        let paths =
+            ["a/count.wasm", "b/count.wasm", "b/rest.wasm"].map(|path| Source::from(PathBuf::from(path)));
         assert_eq!(names_of(&paths), ["a/count.wasm", "b/count.wasm", "rest.wasm"]);
     }
 }

@@ -69,6 +69,9 @@ enum CompileOutcome {
     Unreadable(String),
 }
 
+/// Name of the project of a script that has no file.
+const UNNAMED_PROJECT: &str = "script";
+
 /// Compiles a script to the bytes of a plugin: in a process without rights if plugins run in processes. Errors and
 /// warnings of the script are shown on standard error.
 pub(crate) fn compile(script: &Path, entry: EntryPoint, isolation: Isolation) -> anyhow::Result<Vec<u8>> {
@@ -76,16 +79,29 @@ pub(crate) fn compile(script: &Path, entry: EntryPoint, isolation: Isolation) ->
         .with_context(|| format!("cannot read {}", shown(script)))?;
     let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     ensure!(!project.is_empty(), "{} has no name that is text", shown(script));
-    let request = Request {
-        name: script.display().to_string(),
+    let folder = script.parent().unwrap_or(Path::new("")).to_owned();
+    compile_in(&request(script, project, entry), &text, Disk { folder }, isolation)
+}
+
+/// As [`compile`], for a script that has no file; the files that it names lie in the current folder.
+pub(crate) fn compile_text(name: &Path, text: &[u8], isolation: Isolation) -> anyhow::Result<Vec<u8>> {
+    compile_in(&request(name, UNNAMED_PROJECT, EntryPoint::Main), text, Disk::default(), isolation)
+}
+
+fn request(name: &Path, project: &str, entry: EntryPoint) -> Request {
+    Request {
+        name: name.display().to_string(),
         project: project.to_owned(),
         tests: entry == EntryPoint::Tests,
         coloured: !output::is_json() && is_coloured(),
-    };
-    let files = Disk { folder: script.parent().unwrap_or(Path::new("")).to_owned() };
+    }
+}
+
+fn compile_in(request: &Request, text: &[u8], files: Disk, isolation: Isolation) -> anyhow::Result<Vec<u8>> {
+    let script = Path::new(&request.name);
     let (compiled, plugin) = match isolation {
-        Isolation::Thread => built(&request, &text, Arc::new(files), KernelFiles::open()),
-        Isolation::Process => process::compiled(&request, &text, &files)
+        Isolation::Thread => built(request, text, Arc::new(files), KernelFiles::open()),
+        Isolation::Process => process::compiled(request, text, &files)
             .with_context(|| format!("{} is not compiled", shown(script)))?,
     };
     show(&compiled.messages);

@@ -12,7 +12,7 @@ const OTHER_MEANING: [&str; 2] = ["perf_event", "gfp_flag"];
 /// Returns a type, where the language can express it: `char` becomes `i8`, `char[N]` stays, enums become
 /// integers of their size, pointers to named structs stay, other pointers become `*u8`, structs become their
 /// name. Unions and arrays of anything but numbers have no spelling.
-pub(super) fn type_text(ty: &KernelType) -> Option<String> {
+pub(crate) fn type_text(ty: &KernelType) -> Option<String> {
     match ty {
         KernelType::Int { spelling: Spelling::Size, .. } => Some("size_t".to_owned()),
         KernelType::Int { bytes, signed, .. } => int_text(*bytes, *signed),
@@ -45,7 +45,7 @@ fn int_text(bytes: u32, signed: bool) -> Option<String> {
 }
 
 /// Returns a neutral value of a type, for a stub's `return`; none for `void`.
-pub(super) fn zero_text(ty: &KernelType) -> Option<&'static str> {
+pub(crate) fn zero_text(ty: &KernelType) -> Option<&'static str> {
     match ty {
         KernelType::Void => None,
         KernelType::Bool => Some("false"),
@@ -55,12 +55,12 @@ pub(super) fn zero_text(ty: &KernelType) -> Option<&'static str> {
 }
 
 /// Whether a word can be the name of a type, a variable or a function in a script.
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     !OTHER_MEANING.contains(&name) && is_identifier(name)
 }
 
 /// Whether a word can be the name of a struct's member: `type` may, too (1.2).
-pub(super) fn is_member_name(name: &str) -> bool {
+pub(crate) fn is_member_name(name: &str) -> bool {
     name == "type" || is_identifier(name)
 }
 
@@ -76,7 +76,7 @@ fn is_identifier(name: &str) -> bool {
 /// are.
 ///
 /// A program may declare fewer parameters than its target has, but not skip one (4.5).
-pub(super) fn params_text(params: &[Param], most: usize) -> (String, Option<&'static str>) {
+pub(crate) fn params_text(params: &[Param], most: usize) -> (String, Option<&'static str>) {
     let mut taken = HashSet::new();
     let mut texts = Vec::new();
     for param in params {
@@ -97,7 +97,7 @@ pub(super) fn params_text(params: &[Param], most: usize) -> (String, Option<&'st
 
 /// Returns `wanted`, with as many `_` appended as needed to differ from every parameter: a parameter hides a
 /// global.
-pub(super) fn free_name(wanted: &str, params: &[Param]) -> String {
+pub(crate) fn free_name(wanted: &str, params: &[Param]) -> String {
     let mut name = wanted.to_owned();
     while params.iter().any(|param| param.name == name) {
         name.push('_');

@@ -1,0 +1,398 @@
+//! Lowers `print_kept()` to a table for each thing that a script keeps and does not read: its shared maps, its
+//! shared arrays, and one with the other shared variables.
+//!
+//! ```text
+//! print_kept()
+//!     -> table = new table("calls", ["key", "value"])
+//!        for (key, value in calls) { append(table, key, value) }
+//!        write(table, sorted by the column "value")
+//! ```
+//!
+//! What a function of userspace names is left to that function, and `local` variables are the kernel half's.
+
+use std::collections::BTreeSet;
+
+use super::visit::{self, Visitor};
+use super::visit_mut::{self, VisitorMut};
+use super::{
+    Block, Expr, ExprKind, GlobalId, Half, Hir, HistogramScale, Local, LocalId, Lvalue, LvalueKind, MapId,
+    MapIteration, Stmt, StmtKind, UserBuiltin,
+};
+use crate::index::IndexVec;
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+/// The column of a value or key that has no parts.
+const KEY: &str = "key";
+const VALUE: &str = "value";
+/// The column of the numbers of elements.
+const INDEX: &str = "index";
+
+/// Rewrites the functions of the userspace half.
+pub fn rewrite(hir: &mut Hir) {
+    let is_user = |half: Half| half == Half::User;
+    let mut calls = Calls(false);
+    let mut named = Named::default();
+    for function in hir.functions.iter().filter(|one| is_user(one.kind.half())) {
+        visit::block(&mut calls, &function.body);
+        visit::block(&mut named, &function.body);
+    }
+    if !calls.0 {
+        return;
+    }
+    let kept = Kept::of(hir, &named);
+    let mut functions = std::mem::take(&mut hir.functions);
+    for function in functions.iter_mut().filter(|one| is_user(one.kind.half())) {
+        let mut rewriter = Rewriter { hir, kept: &kept, locals: &mut function.locals };
+        visit_mut::block(&mut rewriter, &mut function.body);
+    }
+    hir.functions = functions;
+}
+
+/// Whether there is a call of `print_kept`.
+struct Calls(bool);
+
+impl Visitor for Calls {
+    fn expr(&mut self, expr: &Expr) {
+        self.0 |= matches!(expr.kind, ExprKind::User(UserBuiltin::PrintKept));
+    }
+}
+
+/// Maps and variables that userspace names.
+#[derive(Default)]
+struct Named {
+    maps: BTreeSet<MapId>,
+    globals: BTreeSet<GlobalId>,
+}
+
+impl Visitor for Named {
+    fn map(&mut self, map: MapId) {
+        self.maps.insert(map);
+    }
+
+    fn global(&mut self, global: GlobalId) {
+        self.globals.insert(global);
+    }
+}
+
+/// What a script keeps and does not read, in the order of the declarations.
+struct Kept {
+    maps: Vec<MapId>,
+    histograms: Vec<GlobalId>,
+    arrays: Vec<GlobalId>,
+    others: Vec<GlobalId>,
+}
+
+impl Kept {
+    fn of(hir: &Hir, named: &Named) -> Kept {
+        let is_shown = |ty: TypeId, name: &str| !columns(hir, ty, name).is_empty();
+        let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
+            let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
+            is_kept
+                && is_shown(map.key, KEY)
+                && (is_shown(map.value, VALUE) || scale(hir, map.value).is_some())
+        });
+        let maps = maps.map(|(id, _)| id).collect();
+        let globals = hir.globals.iter_enumerated();
+        let globals = globals.filter(|(id, global)| !global.kernel_only && !named.globals.contains(id));
+        let (histograms, others): (Vec<_>, Vec<_>) =
+            globals.map(|(id, global)| (id, global.ty)).partition(|(_, ty)| scale(hir, *ty).is_some());
+        let shown = others.into_iter().filter(|(_, ty)| is_shown(*ty, VALUE));
+        let (arrays, others): (Vec<_>, Vec<_>) = shown.partition(|(_, ty)| element(hir, *ty).is_some());
+        let ids = |found: Vec<(GlobalId, TypeId)>| found.into_iter().map(|(id, _)| id).collect();
+        Kept { maps, histograms: ids(histograms), arrays: ids(arrays), others: ids(others) }
+    }
+}
+
+/// Returns the scale of a type that is a histogram.
+fn scale(hir: &Hir, ty: TypeId) -> Option<HistogramScale> {
+    match hir.types.kind(ty) {
+        TypeKind::Struct(id) => hir.histograms.get(id).copied(),
+        _ => None,
+    }
+}
+
+/// A part of a value that a column shows.
+#[derive(Clone)]
+struct Column {
+    name: String,
+    /// The fields from the value to the part.
+    path: Vec<usize>,
+    ty: TypeId,
+}
+
+/// Returns the columns of a value: one for a number or a text, and one for each such field of a struct.
+/// Elements of an array are rows. Other types have none.
+fn columns(hir: &Hir, ty: TypeId, name: &str) -> Vec<Column> {
+    let (ty, mut found) = match element(hir, ty) {
+        Some(element) => {
+            let index = Column { name: INDEX.into(), path: Vec::new(), ty: hir.types.common().u32 };
+            (element, vec![index])
+        }
+        None => (ty, Vec::new()),
+    };
+    let first = found.len();
+    parts(hir, ty, name, &mut Vec::new(), &mut found);
+    if found.len() == first {
+        found.clear();
+    }
+    found
+}
+
+fn parts(hir: &Hir, ty: TypeId, name: &str, path: &mut Vec<usize>, found: &mut Vec<Column>) {
+    let types = &hir.types;
+    match types.kind(ty) {
+        TypeKind::Struct(id) => {
+            for (at, field) in types.struct_def(*id).fields.iter().enumerate() {
+                let of = if path.is_empty() { String::new() } else { format!("{name}.") };
+                path.push(at);
+                parts(hir, field.ty, &format!("{of}{}", field.name), path, found);
+                path.pop();
+            }
+        }
+        TypeKind::Bool | TypeKind::Char | TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Str(_) => {
+            found.push(Column { name: name.to_owned(), path: path.clone(), ty });
+        }
+        TypeKind::Array(..) if is_text(hir, ty) => {
+            found.push(Column { name: name.to_owned(), path: path.clone(), ty });
+        }
+        _ => {}
+    }
+}
+
+fn is_text(hir: &Hir, ty: TypeId) -> bool {
+    matches!(hir.types.kind(ty), TypeKind::Array(element, _) if *element == hir.types.common().char)
+}
+
+/// Returns the type of the elements, each of which is a row.
+fn element(hir: &Hir, ty: TypeId) -> Option<TypeId> {
+    match hir.types.kind(ty) {
+        TypeKind::Array(element, _) if !is_text(hir, ty) => Some(*element),
+        _ => None,
+    }
+}
+
+struct Rewriter<'a> {
+    hir: &'a Hir,
+    kept: &'a Kept,
+    locals: &'a mut IndexVec<LocalId, Local>,
+}
+
+impl VisitorMut for Rewriter<'_> {
+    fn block(&mut self, block: &mut Block) {
+        let is_call = |stmt: &Stmt| {
+            matches!(&stmt.kind, StmtKind::Expr(Expr { kind: ExprKind::User(UserBuiltin::PrintKept), .. }))
+        };
+        while let Some(at) = block.iter().position(is_call) {
+            let span = block[at].span;
+            let stmts = self.prints(span);
+            block.splice(at..=at, stmts);
+        }
+    }
+}
+
+impl Rewriter<'_> {
+    fn prints(&mut self, span: Span) -> Block {
+        let mut block = Vec::new();
+        self.print_variables(span, &mut block);
+        for id in &self.kept.arrays {
+            let global = &self.hir.globals[*id];
+            let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
+            let columns = columns(self.hir, global.ty, VALUE);
+            let table = self.table(&global.name, names([&columns]), span, &mut block);
+            let rows = self.elements(table, Vec::new(), &columns, lvalue, span);
+            block.push(rows);
+            block.push(self.write(table, None, span));
+        }
+        for id in &self.kept.histograms {
+            let global = &self.hir.globals[*id];
+            let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
+            let handle = self.histograms(&global.name, global.ty, span, &mut block);
+            block.push(self.append_histogram(handle, Vec::new(), lvalue, span));
+            block.push(self.write_histograms(handle, span));
+        }
+        for id in &self.kept.maps {
+            self.print_map(*id, span, &mut block);
+        }
+        block
+    }
+
+    /// Prints the variables that are not arrays as the columns of one row.
+    fn print_variables(&mut self, span: Span, block: &mut Block) {
+        if self.kept.others.is_empty() {
+            return;
+        }
+        let (mut headings, mut values) = (Vec::new(), Vec::new());
+        for id in &self.kept.others {
+            let global = &self.hir.globals[*id];
+            let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
+            for column in columns(self.hir, global.ty, &global.name) {
+                let is_part = !column.path.is_empty();
+                headings.push(if is_part {
+                    format!("{}.{}", global.name, column.name)
+                } else {
+                    column.name.clone()
+                });
+                values.push(self.part(lvalue.clone(), &column, span));
+            }
+        }
+        let table = self.table("", headings, span, block);
+        block.push(self.append(table, values, span));
+        block.push(self.write(table, None, span));
+    }
+
+    fn print_map(&mut self, id: MapId, span: Span, block: &mut Block) {
+        let map = &self.hir.maps[id];
+        if scale(self.hir, map.value).is_some() {
+            return self.print_histograms(id, span, block);
+        }
+        let (keys, values) = (columns(self.hir, map.key, KEY), columns(self.hir, map.value, VALUE));
+        let table = self.table(&map.name, names([&keys, &values]), span, block);
+        let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
+        let shown: Vec<Expr> =
+            keys.iter().map(|column| self.part(self.of_local(key, span), column, span)).collect();
+        let body = if element(self.hir, map.value).is_some() {
+            vec![self.elements(table, shown, &values, self.of_local(value, span), span)]
+        } else {
+            let parts = values.iter().map(|column| self.part(self.of_local(value, span), column, span));
+            let row = shown.into_iter().chain(parts).collect();
+            vec![self.append(table, row, span)]
+        };
+        let iteration = MapIteration::Map(id);
+        block.push(Stmt { kind: StmtKind::ForEach { key, value, iteration, body }, span });
+        let sorted = element(self.hir, map.value).is_none().then_some(keys.len() as u32);
+        block.push(self.write(table, sorted, span));
+    }
+
+    /// Prints a map of histograms, one for each key.
+    fn print_histograms(&mut self, id: MapId, span: Span, block: &mut Block) {
+        let map = &self.hir.maps[id];
+        let handle = self.histograms(&map.name, map.value, span, block);
+        let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
+        let keys = columns(self.hir, map.key, KEY);
+        let keys = keys.iter().map(|column| self.part(self.of_local(key, span), column, span)).collect();
+        let body = vec![self.append_histogram(handle, keys, self.of_local(value, span), span)];
+        let iteration = MapIteration::Map(id);
+        block.push(Stmt { kind: StmtKind::ForEach { key, value, iteration, body }, span });
+        block.push(self.write_histograms(handle, span));
+    }
+
+    fn histograms(&mut self, name: &str, ty: TypeId, span: Span, block: &mut Block) -> LocalId {
+        let scale = scale(self.hir, ty).expect("only histograms have a scale");
+        self.handle(UserBuiltin::NewHistograms { name: name.to_owned(), scale }, span, block)
+    }
+
+    fn append_histogram(&self, handle: LocalId, key: Vec<Expr>, histogram: Lvalue, span: Span) -> Stmt {
+        let TypeKind::Struct(id) = self.hir.types.kind(histogram.ty) else {
+            unreachable!("a histogram is a struct")
+        };
+        let field = |field: usize| {
+            let ty = self.hir.types.struct_def(*id).fields[field].ty;
+            let base = Box::new(histogram.clone());
+            Box::new(self.load(Lvalue { kind: LvalueKind::Field { base, field }, ty, span }))
+        };
+        let histograms = Box::new(self.load(self.of_local(handle, span)));
+        let [counts, below_zero, sum] = [0, 1, 2].map(field);
+        self.effect(UserBuiltin::AppendHistogram { histograms, key, below_zero, sum, counts }, span)
+    }
+
+    fn write_histograms(&self, handle: LocalId, span: Span) -> Stmt {
+        let handle = Box::new(self.load(self.of_local(handle, span)));
+        self.effect(UserBuiltin::WriteHistograms(handle), span)
+    }
+
+    /// Appends a row for each element of an array that is not zero, with these values before it.
+    fn elements(
+        &mut self,
+        table: LocalId,
+        before: Vec<Expr>,
+        columns: &[Column],
+        array: Lvalue,
+        span: Span,
+    ) -> Stmt {
+        let u32 = self.hir.types.common().u32;
+        let ty = element(self.hir, array.ty).expect("only arrays have elements");
+        let [index, value] = [u32, ty].map(|ty| self.local(ty, span));
+        let mut row = before;
+        row.push(self.load(self.of_local(index, span)));
+        row.extend(columns[1..].iter().map(|column| self.part(self.of_local(value, span), column, span)));
+        let append = self.append(table, row, span);
+        let body = match self.hir.types.kind(ty) {
+            TypeKind::Int(_) => {
+                let value = Box::new(self.load(self.of_local(value, span)));
+                let cond = Expr { kind: ExprKind::Truth(value), ty: self.hir.types.common().bool, span };
+                let kind = StmtKind::If { cond, then: vec![append], otherwise: Vec::new() };
+                vec![Stmt { kind, span }]
+            }
+            _ => vec![append],
+        };
+        let iteration = MapIteration::Array(array);
+        Stmt { kind: StmtKind::ForEach { key: index, value, iteration, body }, span }
+    }
+
+    fn local(&mut self, ty: TypeId, span: Span) -> LocalId {
+        self.locals.push(Local { name: String::new(), ty, span, binding: false })
+    }
+
+    fn of_local(&self, local: LocalId, span: Span) -> Lvalue {
+        Lvalue { kind: LvalueKind::Local(local), ty: self.locals[local].ty, span }
+    }
+
+    fn load(&self, lvalue: Lvalue) -> Expr {
+        let (ty, span) = (lvalue.ty, lvalue.span);
+        Expr { kind: ExprKind::Load(lvalue), ty, span }
+    }
+
+    /// Returns the part of a value that a column shows.
+    fn part(&self, whole: Lvalue, column: &Column, span: Span) -> Expr {
+        let mut lvalue = whole;
+        for field in &column.path {
+            let TypeKind::Struct(id) = self.hir.types.kind(lvalue.ty) else {
+                unreachable!("a path leads through structs")
+            };
+            let ty = self.hir.types.struct_def(*id).fields[*field].ty;
+            lvalue = Lvalue { kind: LvalueKind::Field { base: Box::new(lvalue), field: *field }, ty, span };
+        }
+        debug_assert_eq!(lvalue.ty, column.ty, "a column shows a part of its type");
+        self.load(lvalue)
+    }
+
+    fn table(&mut self, title: &str, columns: Vec<String>, span: Span, block: &mut Block) -> LocalId {
+        self.handle(UserBuiltin::NewTable { title: title.to_owned(), columns }, span, block)
+    }
+
+    /// Stores the handle that a builtin returns in a variable.
+    fn handle(&mut self, new: UserBuiltin, span: Span, block: &mut Block) -> LocalId {
+        let u32 = self.hir.types.common().u32;
+        let local = self.local(u32, span);
+        let init = Some(Expr { kind: ExprKind::User(new), ty: u32, span });
+        block.push(Stmt { kind: StmtKind::Let { local, init }, span });
+        local
+    }
+
+    fn append(&self, table: LocalId, row: Vec<Expr>, span: Span) -> Stmt {
+        let table = Box::new(self.load(self.of_local(table, span)));
+        self.effect(UserBuiltin::AppendRow { table, row }, span)
+    }
+
+    fn write(&self, table: LocalId, sorted: Option<u32>, span: Span) -> Stmt {
+        let table = Box::new(self.load(self.of_local(table, span)));
+        self.effect(UserBuiltin::WriteTable { table, sorted }, span)
+    }
+
+    fn effect(&self, builtin: UserBuiltin, span: Span) -> Stmt {
+        let ty = self.hir.types.common().void;
+        Stmt { kind: StmtKind::Expr(Expr { kind: ExprKind::User(builtin), ty, span }), span }
+    }
+}
+
+/// Returns the headings of columns. No two are the same.
+fn names<const N: usize>(columns: [&Vec<Column>; N]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for Column { name, .. } in columns.into_iter().flatten() {
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name));
+        names.extend(free);
+    }
+    names
+}

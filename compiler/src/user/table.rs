@@ -1,0 +1,69 @@
+//! Tables: rows of values that the host aligns, or prints as JSON.
+
+use wasm_encoder::ValType;
+
+use super::cx::Lower;
+use super::func::FnCx;
+use super::runtime::{push_failed, reset_arena};
+use crate::hir::Expr;
+use crate::plugin::contract::import;
+use crate::source::Span;
+
+impl FnCx<'_, '_> {
+    /// Pushes the handle of a new table.
+    pub fn new_table(&mut self, title: &str, columns: &[String]) {
+        let new = self.cx.host(import::console::TABLE_NEW);
+        let shape = self.cx.abi.named("console", "column");
+        let name = shape.field("name").offset as usize;
+        // All bytes of the list are zero but those of the names: a column has no unit.
+        let mut list = vec![0; shape.size() as usize * columns.len()];
+        for (column, heading) in list.chunks_exact_mut(shape.size() as usize).zip(columns) {
+            let text = self.cx.text(heading);
+            column[name..name + 4].copy_from_slice(&text.address.to_le_bytes());
+            column[name + 4..name + 8].copy_from_slice(&text.len.to_le_bytes());
+        }
+        let list = self.cx.text(list);
+        let title = self.cx.text(title);
+        self.push_text(title);
+        self.code.u32(list.address).u32(columns.len() as u32).call(new);
+    }
+
+    /// Appends a row, and warns if the host has no room for it.
+    pub fn append_row(&mut self, table: &Expr, row: &[Expr], span: Span) -> Lower<()> {
+        let append = self.cx.host(import::console::TABLE_APPEND);
+        let err = self.cx.abi.result(import::console::TABLE_APPEND).err().offset;
+        let handle = self.temp(ValType::I32);
+        self.scalar(table)?;
+        self.code.set(handle);
+        let values = self.printed(b"", row)?;
+        reset_arena(&mut self.code);
+        self.code.get(handle);
+        self.push_addr(values);
+        self.code.u32(row.len() as u32).u32(self.cx.returned).call(append);
+        push_failed(self.cx, &mut self.code);
+        self.code.if_();
+        self.warn_refused(err, span);
+        self.code.end();
+        Ok(())
+    }
+
+    /// Prints a table, and drops its handle.
+    pub fn write_table(&mut self, table: &Expr, sorted: Option<u32>) -> Lower<()> {
+        let drop = self.cx.drop_handle(import::console::TABLE);
+        let handle = self.temp(ValType::I32);
+        self.scalar(table)?;
+        self.code.tee(handle);
+        match sorted {
+            Some(column) => {
+                let write = self.cx.host(import::console::TABLE_WRITE_SORTED);
+                self.code.u32(column).call(write);
+            }
+            None => {
+                let write = self.cx.host(import::console::TABLE_WRITE);
+                self.code.call(write);
+            }
+        }
+        self.code.get(handle).call(drop);
+        Ok(())
+    }
+}

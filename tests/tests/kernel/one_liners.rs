@@ -1,0 +1,335 @@
+//! Scripts of the command line, which have no `main`: the one-liners of bpftrace's tutorial, as far as this
+//! kernel has their attach points. Each count is compared with what the observed command does.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ks_tests::net::{LEFT, Wire};
+use ks_tests::{Folder, Outcome, command, compile, finish, is_within, kernel_objects};
+
+/// A one-liner of the tutorial (bpftrace 0.17, docs/tutorial_one_liners.md), and its equal.
+struct OneLiner {
+    theirs: &'static str,
+    ours: &'static str,
+}
+
+/// The equals may be this much longer.
+const MOST_TENTHS: usize = 13;
+
+const HELLO: OneLiner =
+    OneLiner { theirs: r#"BEGIN { printf("hello world\n"); }"#, ours: r#"@begin { print("hello world") }"# };
+const OPENS: OneLiner = OneLiner {
+    theirs: r#"tracepoint:syscalls:sys_enter_openat { printf("%s %s\n", comm, str(args->filename)); }"#,
+    ours: r#"@syscall_enter("openat") { print("%s %s", comm(), filename) }"#,
+};
+const CALLS: OneLiner = OneLiner {
+    theirs: "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }",
+    ours: r#"@tracepoint("raw_syscalls/sys_enter") { n[comm()] += 1 }"#,
+};
+
+const READ_BYTES: OneLiner = OneLiner {
+    theirs: "tracepoint:syscalls:sys_exit_read /pid == 18644/ { @bytes = hist(args->ret); }",
+    ours: r#"@syscall_exit("read") { if (pid() == 18644) { bytes.add(ret) } }"#,
+};
+const RETURNED: OneLiner = OneLiner {
+    theirs: "kretprobe:vfs_read { @bytes = lhist(retval, 0, 2000, 200); }",
+    ours: r#"var bytes: linear_hist(0, 200, 10) @retprobe("vfs_read") { bytes.add(ret) }"#,
+};
+const READ_TIMES: OneLiner = OneLiner {
+    theirs: "kprobe:vfs_read { @start[tid] = nsecs; } kretprobe:vfs_read /@start[tid]/ { @ns[comm] = hist(nsecs - \
+             @start[tid]); delete(@start[tid]); }",
+    ours: r#"@probe("vfs_read") { start[tid()] = time_ns() } @retprobe("vfs_read") { if (var s = start[tid()]) { ns[comm()].add(time_ns() - s); delete start[tid()] } }"#,
+};
+const BLOCK_SIZES: OneLiner = OneLiner {
+    theirs: "tracepoint:block:block_rq_issue { @ = hist(args->bytes); }",
+    ours: r#"@tracepoint("block/block_rq_issue") { bytes.add(ctx->bytes) }"#,
+};
+
+const ALL: [OneLiner; 7] = [HELLO, OPENS, CALLS, READ_BYTES, RETURNED, READ_TIMES, BLOCK_SIZES];
+
+#[test]
+fn equals_of_the_tutorial_are_short_scripts() {
+    for OneLiner { theirs, ours } in ALL {
+        compile("equal", ours);
+        assert!(
+            ours.len() * 10 <= theirs.len() * MOST_TENTHS,
+            "{} for {}:\n{ours}",
+            ours.len(),
+            theirs.len()
+        );
+    }
+}
+
+/// Runs a script of the command line around a command.
+fn observed(script: &str, exec: &[&str]) -> Outcome {
+    let outcome = finish(command("ks-host").args(["-e", script, "--exec"]).args(exec));
+    assert_eq!(outcome.code, 0, "{script}: {outcome:#?}");
+    outcome
+}
+
+/// A copy of `dd` under a name that no other test observes.
+struct Dd {
+    folder: Folder,
+    name: String,
+}
+
+impl Dd {
+    fn new() -> Dd {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let folder = Folder::new();
+        let name = format!("dd{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        std::fs::copy("/bin/dd", folder.path(&name)).expect("it is there");
+        Dd { folder, name }
+    }
+
+    /// The command that reads and writes so many times one byte, and nothing else.
+    fn command(&self, times: u32) -> [String; 6] {
+        let program = self.folder.path(&self.name).display().to_string();
+        let count = format!("count={times}");
+        let rest = ["if=/dev/zero", "of=/dev/null", "bs=1", &count, "status=none"].map(str::to_owned);
+        let [input, output, block, count, status] = rest;
+        [program, input, output, block, count, status]
+    }
+
+    /// Runs a script around the command; `NAME` in the script is the name of the command.
+    fn observed(&self, script: &str, times: u32) -> Outcome {
+        let script = script.replace("NAME", &self.name);
+        observed(&script, &self.command(times).each_ref().map(String::as_str))
+    }
+}
+
+#[test]
+fn hello_world_needs_no_program() {
+    let outcome = finish(command("ks-host").args(["-e", HELLO.ours]));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "hello world\n"), "{outcome:#?}");
+}
+
+#[test]
+fn root_files_that_a_command_opens_are_printed() {
+    let folder = Folder::new();
+    let file = folder.write("opened", "text");
+    let path = file.to_str().expect("plain names");
+    let outcome = observed(OPENS.ours, &["cat", path]);
+    assert!(outcome.stdout.contains(&format!("cat {path}\n")), "{outcome:#?}");
+}
+
+#[test]
+fn root_system_calls_are_counted_by_command() {
+    let dd = Dd::new();
+    let outcome = dd.observed(CALLS.ours, 500);
+    let calls = outcome.numbers(&dd.name)[0];
+    // 500 reads and writes, and what starts and ends the process.
+    assert!((1000..1200).contains(&calls), "{outcome:#?}");
+    let rows: Vec<&str> = outcome.stdout.lines().skip(2).collect();
+    let counts: Vec<u64> = rows
+        .iter()
+        .map(|row| row.split_whitespace().last().expect("a count").parse().expect("a number"))
+        .collect();
+    assert!(counts.is_sorted_by(|one, next| one >= next), "{outcome:#?}");
+    assert!(outcome.stdout.starts_with("n\nkey "), "{outcome:#?}");
+}
+
+#[test]
+fn root_a_count_is_that_of_the_command() {
+    let script = r#"@syscall_enter("write") { n[comm()] += count }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 321);
+    assert_eq!(outcome.numbers(&dd.name), [321], "{outcome:#?}");
+    let script = r#"@syscall_exit("write") { n[comm()] += ret; calls[comm()] += 1 }"#;
+    let outcome = dd.observed(script, 123);
+    let rows: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with(&dd.name)).collect();
+    assert_eq!(rows.len(), 2, "{outcome:#?}");
+    assert!(rows.iter().all(|row| row.ends_with(" 123")), "{outcome:#?}");
+}
+
+#[test]
+fn root_calls_of_a_function_are_counted_exactly() {
+    let folder = Folder::new();
+    let source = folder.write(
+        "calls.c",
+        "__attribute__((noinline)) int twice(int n) { __asm__ volatile(\"\"); return 2 * n; }\n\
+         int main(void) { int all = 0; for (int i = 0; i < 77; i++) all += twice(i); return all == 0; }\n",
+    );
+    let program: PathBuf = folder.path("calls");
+    let built =
+        Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(source).status().expect("cc starts");
+    assert!(built.success());
+    let path = program.to_str().expect("plain names");
+    let script = format!(
+        "@uprobe(\"{path}:twice\") {{ calls[comm()] += 1 }}
+         @uretprobe(\"{path}:twice\") {{ sums[comm()] += ret }}"
+    );
+    let outcome = observed(&script, &[path]);
+    let expected = "calls\nkey    value\ncalls     77\nsums\nkey    value\ncalls   5852\n";
+    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_events_of_a_command_are_counted() {
+    let script = r#"@perf_event("page-faults", period: 1, command: true) { faults[comm()] += 1 }"#;
+    // Each page of 16 MiB is written once.
+    let outcome =
+        observed(script, &["dd", "if=/dev/zero", "of=/dev/null", "bs=16M", "count=1", "status=none"]);
+    assert!((4096..6000).contains(&outcome.numbers("dd")[0]), "{outcome:#?}");
+}
+
+#[test]
+fn root_userspace_functions_run_before_between_and_after() {
+    let script = r#"
+        struct Args { times: u32 = 3 }
+        var seen : u64 = 0
+        local var hidden : u64 = 0
+        @perf_event("cpu_clock", freq: 999) { all[0] += 1; sleep[cpu()] = 1; seen += 1; hidden += 1 }
+        @begin { print("begins %u %llu", args.times, seen) }
+        @interval("20ms") fn again() -> void {
+            ticks += 1
+            if (ticks == args.times) { exit(7) }
+        }
+        var ticks : u32 = 0
+        @end { print("ends %u", ticks) }"#;
+    let outcome = finish(command("ks-host").args(["-e", script, "--", "--times", "5"]));
+    assert_eq!(outcome.code, 7, "{outcome:#?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines[..2], ["begins 5 0", "ends 5"], "{outcome:#?}");
+    // `seen` and `ticks` are read by functions, and `hidden` is the kernel half's.
+    assert_eq!((lines[2], lines[5]), ("all", "sleep"), "{outcome:#?}");
+    assert!(!outcome.stdout.contains("seen") && !outcome.stdout.contains("hidden"), "{outcome:#?}");
+}
+
+#[test]
+fn root_shared_variables_are_one_row() {
+    let script = r#"
+        struct Last { code: i64, name: str(16) }
+        var calls : u64 = 0
+        var bytes : i64 = 0
+        var last : Last
+        var slots : u64[4]
+        @syscall_exit("write") {
+            if (comm() == "NAME") {
+                calls += 1
+                bytes += ret
+                slots[calls & 1] += 1
+                last = Last { code: ret, name: comm() }
+            }
+        }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 10);
+    let expected = format!(
+        "calls  bytes  last.code  last.name\n   10     10          1  {}\nslots\nindex  value\n    0      5\n    \
+         1      5\n",
+        dd.name
+    );
+    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_histograms_count_every_value() {
+    let script = r#"
+        var widths : linear_hist(0, 10, 3)
+        @syscall_exit("write") {
+            if (comm() == "NAME") {
+                bytes.add(ret)
+                by_command[comm()].add(ret)
+                by_result["failed"].add(ret - 5)
+                widths.add(ret)
+            }
+        }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 64);
+    let bar = "#".repeat(40);
+    let title = format!("by_command[{}]", dd.name);
+    let expected = format!(
+        "widths  count  64 values, sum 64, mean 1\n 0 - 9     64  |{bar}|\n\
+         bytes  count  64 values, sum 64, mean 1\n1 - 1     64  |{bar}|\n\
+         {title}  count  64 values, sum 64, mean 1\n{:>2$}     64  |{bar}|\n\
+         by_result[failed]  count  64 values, sum -256, mean -4\n{:>17}     64  |{bar}|\n",
+        "1 - 1",
+        "below 0",
+        title.len()
+    );
+    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_histograms_in_json_are_objects() {
+    let script = r#"@syscall_exit("write") { took[comm()].add(ret) }"#;
+    let dd = Dd::new();
+    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd.command(8)));
+    let name = &dd.name;
+    let row = outcome.stdout.lines().find(|line| line.contains(name.as_str()));
+    let row = row.unwrap_or_else(|| panic!("no histogram of dd: {outcome:#?}"));
+    let expected = format!(
+        r#""title":"took[{name}]","key":["{name}"],"values":8,"sum":8,"below_zero":0,"slots":[{{"low":1,"high":1,"count":8}}]"#
+    );
+    assert!(row.contains(&expected), "{row}");
+}
+
+#[test]
+fn root_json_has_an_object_for_each_row() {
+    let script = r#"@syscall_enter("write") { n[comm()] += 1 }"#;
+    let dd = Dd::new();
+    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd.command(50)));
+    let row = outcome.stdout.lines().find(|line| line.contains(dd.name.as_str()));
+    let row = row.unwrap_or_else(|| panic!("no row of dd: {outcome:#?}"));
+    assert!(row.contains(&format!(r#""table":"n","row":{{"key":"{}","value":50}}"#, dd.name)), "{row}");
+}
+
+#[test]
+fn root_nothing_runs_if_an_attach_point_is_missing() {
+    let script = r#"
+        @tracepoint("raw_syscalls/sys_enter") { n[comm()] += 1 }
+        @uprobe("/bin/no such program:main") { calls[comm()] += 1 }"#;
+    let outcome = finish(command("ks-host").args(["-e", script, "--exec", "true"]));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{outcome:#?}");
+    assert!(outcome.stderr.contains("/bin/no such program"), "{outcome:#?}");
+}
+
+#[test]
+fn root_an_interface_is_one_of_the_attribute() {
+    let wire = Wire::new();
+    let script = format!("@xdp(\"{LEFT}\") {{ packets[ctx->ingress_ifindex] += 1 }}");
+    let denied = finish(wire.command("ks-host").args(["-e", &script, "--timeout", "5"]));
+    assert_eq!((denied.code, denied.stdout.as_str()), (126, ""), "{denied:#?}");
+    let outcome = finish(wire.allowed().args(["-e", &script, "--exec", "true"]));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert!(outcome.stdout.starts_with("packets\nkey  value\n"), "{outcome:#?}");
+}
+
+#[test]
+fn errors_show_the_script() {
+    let outcome = finish(command("ks-host").args(["-e", "@syscall_enter(\"openat\") { n[comm(] += 1 }"]));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (127, ""), "{outcome:#?}");
+    assert!(outcome.stderr.contains(" --> -e:1:"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("1 | @syscall_enter(\"openat\") { n[comm(] += 1 }\n"), "{outcome:#?}");
+    let checked = finish(command("ks").args(["check", "-e", "@syscall_enter(\"openat\") { n[comm(] += 1 }"]));
+    assert_eq!(checked.code, 1, "{checked:#?}");
+    assert!(checked.stderr.contains(" --> -e:1:"), "{checked:#?}");
+    assert_eq!(finish(command("ks").args(["check", "-e", HELLO.ours])).code, 0);
+}
+
+#[test]
+fn a_script_comes_from_standard_input() {
+    use std::io::Write as _;
+    let mut host = command("ks-host");
+    let mut host = host.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    host.stdin.take().expect("piped").write_all(HELLO.ours.as_bytes()).expect("it is read");
+    let output = host.wait_with_output().expect("it is ours");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"hello world\n"[..]));
+}
+
+#[test]
+fn root_ctrl_c_ends_the_script_with_its_results() {
+    let script = r#"@perf_event("cpu_clock", freq: 999) { samples[0] += 1 } @begin { print("begins") }"#;
+    let mut host = command("ks-host");
+    let mut host = host.args(["-e", script]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let id = nix::unistd::Pid::from_raw(host.id() as i32);
+    let is_loaded = || kernel_objects("on_cpu_clock").is_ok_and(|found| !found.is_empty());
+    assert!(is_within(Duration::from_secs(20), is_loaded), "the program is loaded");
+    std::thread::sleep(Duration::from_millis(200));
+    nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGINT).expect("it is ours");
+    let stdout = std::io::read_to_string(host.stdout.take().expect("piped")).expect("it is text");
+    assert_eq!(host.wait().expect("it is ours").code(), Some(0));
+    assert!(stdout.starts_with("begins\nsamples\nkey  value\n"), "{stdout}");
+}
