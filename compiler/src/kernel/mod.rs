@@ -147,7 +147,8 @@ fn first_attempt<'a>(
     let silent: Watch<'_> = &mut |_, _| {};
     let whole = BTreeMap::new();
     let are_all = |program: &mir::Program, found: &BTreeSet<FuncId>| {
-        let looping = programs_with_large_loops(program, |_, function| pass::has_iterator(function));
+        let looping =
+            programs_with_large_loops(program, |_, function| mir::loop_iterators::has_iterator(function));
         !found.is_empty() && looping.is_subset(found)
     };
     // No pass makes such a loop small.
@@ -168,7 +169,7 @@ fn first_attempt<'a>(
     // Loops that cannot become callbacks are known only after outlining.
     pass::finish(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
     let looping = programs_with_large_loops(&program, |program, function| {
-        let is_kept = program.loops.are_called_in(function.id) && pass::has_iterator(function);
+        let is_kept = program.loops.are_called_in(function.id) && mir::loop_iterators::has_iterator(function);
         is_kept || pass::has_large_loop(program, function)
     });
     let first = looping.is_empty().then_some(Mir { hir, machine, program });

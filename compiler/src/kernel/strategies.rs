@@ -1,5 +1,5 @@
 //! Compilation strategies, tried for each program until one fits the kernel's limits. First come all passes;
-//! in programs with large loops, as many loop bodies are outlined (`pass::outline`) as the frames have space
+//! in programs with large loops, as many loop bodies are outlined (`pass::outline_loops`) as the frames have space
 //! for. Then frames move to scratch memory (`scratch`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The verifier's work doubles with each branch in such a loop, so large bodies become functions later
-//! (`pass::outline`). On kernels without iterators the loop becomes a call of `bpf_loop` instead
-//! (`pass::callbacks`). On kernels without both there are only ordinary loops, which may then be longer. A
+//! (`pass::outline_loops`). On kernels without iterators the loop becomes a call of `bpf_loop` instead
+//! (`pass::loop_callbacks`). On kernels without both there are only ordinary loops, which may then be longer. A
 //! map iteration (`map_iteration`) has the shape of a loop under an iterator, and always becomes a callback
 //! loop.
 //!

@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 
 use super::decide::deciding;
 use super::origins::Origins;
-use super::outline::{headers, natural_blocks};
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
+use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
 use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
 use crate::source::Span;
 

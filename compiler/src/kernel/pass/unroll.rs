@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outline::loops::{Loop, loops};
-use super::{constants, reachable_predecessors, repair};
+use super::rewrite::constants;
 use crate::index::{Id, IndexVec};
+use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
+use crate::kernel::mir::ssa_repair;
 use crate::kernel::mir::{
     Block, BlockData, Callee, Inst, IterStep, Kfunc, MirFunction, Op, Slot, Target, Terminator, Type, Value,
 };
@@ -82,14 +83,14 @@ fn kfunc(inst: &Inst) -> Option<(Kfunc, &[Value])> {
 
 /// A loop that can be unrolled.
 struct Plan {
-    of: Loop,
+    of: IteratorLoop,
     slot: Slot,
     first: u64,
     iterations: u64,
 }
 
 impl Plan {
-    fn new(function: &MirFunction, of: Loop) -> Option<Plan> {
+    fn new(function: &MirFunction, of: IteratorLoop) -> Option<Plan> {
         let header = &function.blocks[of.header];
         let [next, null] = header.insts.as_slice() else { return None };
         let (Kfunc::IterNumNext, [iterator]) = kfunc(next)? else { return None };
@@ -119,7 +120,7 @@ impl Plan {
                 }
             }
             let of_iteration = operands.contains(&iteration);
-            if of_iteration && inst != null && !of.reads_turn(inst) {
+            if of_iteration && inst != null && !of.reads_iteration(inst) {
                 return None;
             }
         }
@@ -145,7 +146,7 @@ impl Plan {
                 };
                 let reads = matches!(inst.op, Op::Load { .. } | Op::NonNull(_));
                 let of_counter = inst.op.operands().iter().any(|value| self.of.is_counter(*value));
-                if is_other || (of_counter && !(reads && self.of.reads_turn(inst))) {
+                if is_other || (of_counter && !(reads && self.of.reads_iteration(inst))) {
                     return false;
                 }
             }
@@ -158,7 +159,7 @@ impl Plan {
 
     fn apply(&self, function: &mut MirFunction) {
         let old: BTreeSet<Block> = self.of.blocks.iter().copied().chain([self.of.header]).collect();
-        let outside: Vec<Block> = reachable_predecessors(function)[self.of.header]
+        let outside: Vec<Block> = function.reachable_predecessors()[self.of.header]
             .iter()
             .copied()
             .filter(|from| !old.contains(from))
@@ -218,7 +219,7 @@ impl Plan {
         let order = function.reverse_postorder();
         let predecessors = function.predecessors(&order);
         for (value, by_block) in definitions {
-            repair::run(function, (&order, &predecessors), value, &by_block, None);
+            ssa_repair::run(function, (&order, &predecessors), value, &by_block, None);
         }
         self.drop_iterator(function);
     }
@@ -285,13 +286,13 @@ impl Copy {
         term
     }
 
-    fn body(&self, function: &MirFunction, block: Block, number: u64, of: &Loop) -> BlockData {
+    fn body(&self, function: &MirFunction, block: Block, number: u64, of: &IteratorLoop) -> BlockData {
         let data = function.blocks[block].clone();
         let params = data.params.iter().map(|param| self.stands_for(*param)).collect();
         let mut insts = Vec::with_capacity(data.insts.len());
         for mut inst in data.insts {
             let result = inst.result;
-            if of.reads_turn(&inst) {
+            if of.reads_iteration(&inst) {
                 if result.is_none_or(|result| function.values[result] != Type::I32) {
                     continue;
                 }
