@@ -144,30 +144,16 @@ pub enum Effort {
     SmallFrames,
     /// All passes; large helpers and bodies of large loops become functions that the verifier checks on their
     /// own.
-    Apart(Apart),
+    Outlined(Bodies),
 }
 
-/// The parts that become functions of their own, so that the verifier need not follow all paths together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Apart {
-    /// The large loops whose bodies become functions; each takes a frame.
-    pub bodies: Bodies,
-    /// Whether functions with a single caller stay functions unless they are small, because no frame has
-    /// space for many inlined ones.
-    pub functions: bool,
-}
-
-/// The selection of large loops whose bodies become functions.
+/// The selection of large loops whose bodies become functions. Each takes a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bodies {
     /// All large loops of the function.
     All,
-    /// All except map iterations, whose bodies would be called by a function that the kernel calls.
-    NoMapIteration,
     /// Every other level of nested loops: those around one level of loops, around three, and so on.
     EveryOther,
-    /// Only loops without an inner loop.
-    Innermost,
     /// No loops; their bodies stay inline.
     None,
 }
@@ -178,7 +164,7 @@ impl Effort {
         match self {
             Effort::Full => Passes::All,
             Effort::SmallFrames => Passes::SmallFrames,
-            Effort::Apart(_) => Passes::Unmixed,
+            Effort::Outlined(_) => Passes::Unmixed,
         }
     }
 }
@@ -242,9 +228,7 @@ pub fn optimise(
         let first = if may_unroll { Passes::Unmixed } else { passes };
         let mut settled = 0;
         improve(program, at, first, &mut settled, checks, watch)?;
-        let keeps_functions = matches!(effort, Effort::Apart(Apart { functions: true, .. }));
-        let into_only_caller = if keeps_functions { &BTreeMap::new() } else { &calls };
-        if effort != Effort::SmallFrames && inline::run(program, at, into_only_caller) {
+        if effort != Effort::SmallFrames && inline::run(program, at, &calls) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
             settled = 0;
@@ -342,7 +326,7 @@ fn unroll_small(
     Ok(())
 }
 
-/// Outlines loop bodies and large helpers, in the functions with [`Effort::Apart`].
+/// Outlines loop bodies and large helpers, in the functions with [`Effort::Outlined`].
 fn outline_all(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,
@@ -351,11 +335,11 @@ fn outline_all(
 ) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
-        let Effort::Apart(apart) = effort_for(efforts, &program.functions[at]) else {
+        let Effort::Outlined(bodies) = effort_for(efforts, &program.functions[at]) else {
             at += 1;
             continue;
         };
-        let added = outline_loops::run(program, at, apart.bodies);
+        let added = outline_loops::run(program, at, bodies);
         if outline_loops::outline_helper(program, at + added) || added > 0 {
             watch(OUTLINE, program);
             for changed in at..=at + added {

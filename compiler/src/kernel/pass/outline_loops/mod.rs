@@ -152,9 +152,7 @@ fn next_loop(
         let height = heights.get(&one.header).copied().unwrap_or(1);
         match bodies {
             Bodies::All => true,
-            Bodies::NoMapIteration => !one.is_map_iteration(),
             Bodies::EveryOther => height % 2 == 0,
-            Bodies::Innermost => height == 1,
             Bodies::None => false,
         }
     };
