@@ -6,7 +6,6 @@
 //! the others, because it has not used all of the stack. So an argument for the header is hidden too, if it was
 //! computed from the header's parameters and a branch or an address depends on it.
 
-use super::decide::deciding;
 use super::origins::Origins;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
@@ -20,12 +19,13 @@ pub fn run(function: &mut MirFunction) -> bool {
         return false;
     }
     let predecessors = function.predecessors(&order);
+    let origins = Origins::new(function);
     let carried = LoopCarried {
         function,
         dominators: Dominators::of(&order, &predecessors),
         predecessors,
-        origins: Origins::new(function),
-        decides: deciding(function),
+        decides: origins.deciding(function),
+        origins,
     };
     let found: Vec<Drift> = headers.iter().flat_map(|header| carried.drifting(*header)).collect();
     for Drift { from, target, index, value, zero } in &found {

@@ -14,7 +14,6 @@
 
 use std::collections::BTreeSet;
 
-use super::decide::deciding;
 use super::origins::Origins;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
@@ -41,7 +40,7 @@ pub fn run(function: &mut MirFunction) -> bool {
             constant[result] = true;
         }
     }
-    let decides = deciding(function);
+    let decides = Origins::new(function).deciding(function);
     let mut merges = Merges { function, constant, decides, kept: IndexVec::new(), zeros: None };
     merges.keep();
     order.into_iter().for_each(|block| merges.hide(block));

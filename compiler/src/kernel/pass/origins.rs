@@ -1,7 +1,7 @@
 //! Origins of values: the values that they are computed from, or that are passed for a parameter.
 
 use crate::index::{IndexVec, Lists};
-use crate::kernel::mir::{MirFunction, Op, Value};
+use crate::kernel::mir::{MirFunction, Op, Terminator, Value};
 
 /// The origins of a function's values.
 pub struct Origins<'a> {
@@ -26,7 +26,22 @@ impl Origins<'_> {
         self.until(open, |op| matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. }))
     }
 
-    /// The same, without the operands of some operations.
+    /// For each value, whether a branch or an address depends on it, other than through memory or a call: the verifier
+    /// keeps the bounds of these numbers precise.
+    pub fn deciding(&self, function: &MirFunction) -> IndexVec<Value, bool> {
+        let mut open = Vec::new();
+        for data in function.reverse_postorder().iter().map(|block| &function.blocks[*block]) {
+            if let Terminator::Branch { cond, .. } = data.term {
+                open.push(cond);
+            }
+            let checks =
+                data.insts.iter().filter(|inst| matches!(inst.op, Op::PtrAdd(..) | Op::Below { .. }));
+            open.extend(checks.flat_map(|inst| inst.op.operands()));
+        }
+        self.until(open, |op| matches!(op, Op::Call { .. } | Op::Load { .. }))
+    }
+
+    /// The same as [`Origins::of`], without the operands of other operations.
     pub fn until(&self, mut open: Vec<Value>, is_last: impl Fn(&Op) -> bool) -> IndexVec<Value, bool> {
         let mut found = IndexVec::filled(self.definitions.len(), false);
         while let Some(value) = open.pop() {

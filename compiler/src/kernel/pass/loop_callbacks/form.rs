@@ -12,9 +12,8 @@ use crate::kernel::mir::{
 };
 use crate::kernel::pass::region::{
     BodyMaker, Captures, Entrance, ExitFacts, Form, HiddenZeros, Offset, PacketTests, Region, SharedMemory,
-    Source, dispatch,
+    Source, dispatch, is_test,
 };
-use crate::kernel::pass::rematerialize::is_test;
 
 /// A body that shares words of its caller's stack frame.
 pub struct CallbackForm<'a> {

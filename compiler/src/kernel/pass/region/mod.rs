@@ -29,8 +29,7 @@ mod packet_tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bounds;
-use super::decide::deciding;
-use super::rematerialize::{Rematerializer, is_test};
+use super::origins::Origins;
 use crate::index::IndexVec;
 use crate::kernel::mir::iterator_loops::{Exit, IteratorLoop};
 use crate::kernel::mir::{Block, Inst, KeptReason, MirFunction, Op, Slot, Target, Terminator, Type, Value};
@@ -167,10 +166,33 @@ impl<'a> Region<'a> {
         self.exits.iter().map(target).collect()
     }
 
+    /// Whether code after the loop has a value, or can compute it again.
+    fn can_rematerialise(&self, value: Value) -> bool {
+        let can_be =
+            |op: &Op| op.is_leaf() || is_test(op) || matches!(op, Op::PtrAdd(..) | Op::PacketEdge { .. });
+        let of_such = |op: &Op| op.operands().iter().all(|operand| self.can_rematerialise(*operand));
+        !self.defined.contains(&value) || self.ops[value].is_some_and(|op| can_be(op) && of_such(op))
+    }
+
+    /// Appends the instructions that compute a value again, its operands first.
+    fn rematerialise(&self, value: Value, insts: &mut Vec<Inst>) {
+        let Some(op) = self.ops[value].filter(|_| self.defined.contains(&value)) else { return };
+        if insts.iter().all(|inst| inst.result != Some(value)) {
+            op.operands().into_iter().for_each(|operand| self.rematerialise(operand, insts));
+            insts.push(Inst { result: Some(value), op: op.clone(), span: self.function.span });
+        }
+    }
+
     /// Whether a value is a number.
     pub fn is_number(&self, value: Value) -> bool {
         self.function.values[value].bits().is_some()
     }
+}
+
+/// Whether the operation tests a pointer. If its result were passed as a number, it would prove nothing to the
+/// verifier.
+pub fn is_test(op: &Op) -> bool {
+    matches!(op, Op::IsNull(_) | Op::Within { .. })
 }
 
 /// The stack slots whose addresses the body uses and no other code does, and whether there are others that it
@@ -361,13 +383,11 @@ impl Captures {
         let params = region.params().iter().zip(&self.carried);
         let carried = params.filter(|(param, _)| read.contains(param));
         self.results = carried.filter_map(|(param, offset)| Some((*param, (*offset)?))).collect();
-        let rematerializer =
-            Rematerializer { function: region.function, ops: &region.ops, defined: &region.defined };
         for value in read.intersection(&region.defined) {
             let is_number = region.is_number(*value);
             let is_wanted = !is_number || region.ops[*value].is_some_and(|op| op.is_leaf() || is_test(op));
-            if is_wanted && rematerializer.is_possible(*value) {
-                rematerializer.append(*value, &mut self.rematerialised_results);
+            if is_wanted && region.can_rematerialise(*value) {
+                region.rematerialise(*value, &mut self.rematerialised_results);
             } else if is_number {
                 let offset = self.memory.allocate(region.function.values[*value]);
                 self.results.insert(*value, offset);
@@ -380,7 +400,7 @@ impl Captures {
 
     fn find_bounds(&mut self, region: &Region<'_>) {
         let function = region.function;
-        let decides = deciding(function);
+        let decides = Origins::new(function).deciding(function);
         let ops = region.ops.iter().map(|op| op.cloned()).collect();
         let carried = region.params().iter().zip(&self.carried).filter(|(_, offset)| offset.is_some());
         let passed = self.incoming.keys().chain(self.results.keys()).chain(carried.map(|(param, _)| param));
