@@ -41,7 +41,6 @@ mod unroll;
 mod unused_slots;
 
 pub use loop_callbacks::refusals as map_iteration_refusals;
-pub use outline_loops::{has_huge_loop, has_large_loop};
 
 use std::collections::BTreeMap;
 
@@ -49,6 +48,7 @@ use super::Checks;
 use super::mir::flow::Flow;
 use super::mir::verify::{VerifyError, verify, verify_packed};
 use super::mir::{MirFunction, Program};
+use super::verifier::code::{may_follow_all_paths, on_all_paths};
 use crate::hir::FuncId;
 use changes::Changes;
 use packet_generations::PacketChanges;
@@ -308,7 +308,7 @@ fn unroll_small(
     if !unroll::run(function) {
         return Ok(());
     }
-    if unroll::steps(function).is_none() {
+    if on_all_paths(function).is_none() {
         // The function has loops left, and other passes would not remove them.
         *function = before.0;
         return Ok(());
@@ -317,7 +317,7 @@ fn unroll_small(
     check(&program.functions[at], UNROLL, checks)?;
     *settled = 0;
     improve(program, at, Passes::All, settled, checks, watch)?;
-    if unroll::steps(&program.functions[at]).is_none_or(|steps| steps > unroll::MAX_STEPS) {
+    if !may_follow_all_paths(&program.functions[at]) {
         (program.functions[at], *settled) = before;
         watch(UNROLL, program);
     }

@@ -1,26 +1,18 @@
 //! Unrolls small loops where the verifier can follow all paths through them.
 //!
 //! An iteration under an iterator costs a call. Without the iterator the verifier follows every path, in the
-//! worst case without ever finding two equal states. So the pass counts the steps on all paths, and leaves a
-//! function with too many unchanged.
+//! worst case without ever finding two equal states. So a function stays as it is if that is too much work
+//! (`kernel::verifier`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::constants;
-use crate::index::{Id, IndexVec};
 use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
 use crate::kernel::mir::ssa_repair;
 use crate::kernel::mir::{
     Block, BlockData, Callee, Inst, IterStep, Kfunc, MirFunction, Op, Slot, Target, Terminator, Type, Value,
 };
-
-/// The limit of iterations of an unrolled loop.
-const MAX_ITERATIONS: u64 = 16;
-/// The limit of instructions of all iterations together.
-const MAX_INSTS: usize = 192;
-/// The limit of steps on all paths through a function. The verifier processes at most a million instructions;
-/// a step is up to a handful of instructions.
-pub const MAX_STEPS: u64 = 60_000;
+use crate::kernel::verifier::code::may_unroll;
 
 /// Whether a function has a loop under an iterator.
 pub fn has_loop(function: &MirFunction) -> bool {
@@ -42,28 +34,6 @@ pub fn run(function: &mut MirFunction) -> bool {
 pub fn calls_others(function: &MirFunction) -> bool {
     let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. }))
-}
-
-/// The number of steps of a verifier that follows each path through a function separately, not counting
-/// called functions; `None` if the function has loops.
-pub fn steps(function: &MirFunction) -> Option<u64> {
-    let order = function.reverse_postorder();
-    let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
-    order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
-    let mut path_counts: IndexVec<Block, u64> = function.blocks.iter().map(|_| 0).collect();
-    path_counts[function.entry()] = 1;
-    let mut steps: u64 = 0;
-    for block in order {
-        let data = &function.blocks[block];
-        steps = steps.saturating_add(path_counts[block].saturating_mul(data.insts.len() as u64 + 2));
-        for target in data.term.targets() {
-            if position[target.block] <= position[block] {
-                return None;
-            }
-            path_counts[target.block] = path_counts[target.block].saturating_add(path_counts[block]);
-        }
-    }
-    Some(steps)
 }
 
 /// The condition of a block's branch, if it ends with one.
@@ -130,11 +100,11 @@ impl Plan {
         let (first, end) = (constants[*first]?, constants[*end]?);
         let iterations = end.checked_sub(first)?;
         let plan = Plan { of, slot, first, iterations };
-        (iterations <= MAX_ITERATIONS && plan.is_plain(function, iterations)).then_some(plan)
+        plan.is_plain(function).then_some(plan)
     }
 
     /// Whether the body is short, contains no other loop and only reads the counter.
-    fn is_plain(&self, function: &MirFunction, iterations: u64) -> bool {
+    fn is_plain(&self, function: &MirFunction) -> bool {
         let mut insts = 0;
         for block in &self.of.blocks {
             let data = &function.blocks[*block];
@@ -154,7 +124,7 @@ impl Plan {
                 return false;
             }
         }
-        usize::try_from(iterations).is_ok_and(|iterations| iterations.saturating_mul(insts) <= MAX_INSTS)
+        may_unroll(self.iterations, insts)
     }
 
     fn apply(&self, function: &mut MirFunction) {
@@ -165,7 +135,7 @@ impl Plan {
             .filter(|from| !old.contains(from))
             .collect();
         let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> = BTreeMap::new();
-        let headers: Vec<Block> = (0..=self.iterations).map(|_| empty_block(function)).collect();
+        let headers: Vec<Block> = (0..=self.iterations).map(|_| function.push_block(function.span)).collect();
         for (iteration, header) in headers.iter().enumerate() {
             let mut copy = Copy { values: BTreeMap::new(), blocks: BTreeMap::new() };
             copy.blocks.insert(self.of.header, headers.get(iteration + 1).copied().unwrap_or(*header));
@@ -176,7 +146,7 @@ impl Plan {
             let Some(next_target) = next_target else { return };
             if !last {
                 for block in &self.of.blocks {
-                    copy.blocks.insert(*block, empty_block(function));
+                    copy.blocks.insert(*block, function.push_block(function.span));
                 }
             }
             let bodies = if last { &BTreeSet::new() } else { &self.of.blocks };
@@ -242,12 +212,6 @@ impl Plan {
             });
         }
     }
-}
-
-fn empty_block(function: &mut MirFunction) -> Block {
-    let (id, span) = (Block::new(function.blocks.len()), function.span);
-    let term = Terminator::Jump(Target::to(id));
-    function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
 }
 
 /// One unrolled iteration: the mapping of the loop's values and blocks.

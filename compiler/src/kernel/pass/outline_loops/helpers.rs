@@ -10,7 +10,6 @@
 //! Numbers are passed in the scratch slot, as with loop bodies: of a parameter the verifier would not even know
 //! that 32 of its bits are zero.
 
-use super::is_large;
 use super::parameters::{Parameters, Pointer};
 use super::pointees::Pointees;
 use crate::hir::FuncId;
@@ -20,6 +19,7 @@ use crate::kernel::mir::{
 };
 use crate::kernel::pass::region::{BodyMaker, Offset, SharedMemory};
 use crate::kernel::scratch::MAX_BYTES;
+use crate::kernel::verifier::code::is_large;
 
 /// A large helper, and how it is called as a body.
 struct LargeHelper {

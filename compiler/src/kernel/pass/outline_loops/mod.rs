@@ -29,82 +29,13 @@ use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
 use crate::kernel::mir::loop_iterators::LoopIterator;
 use crate::kernel::mir::{
     Block, Callee, FunctionOrigin, Helper, Inst, KeptReason, MAX_ARGS, MapSymbol, MirFunction, Op, Origin,
-    Program, Target, Terminator, Type, Value,
+    Program, Target, Type, Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
+use crate::kernel::verifier::code::is_large;
 pub(super) use helpers::run as outline_helper;
 use parameters::Parameters;
 use pointees::Pointees;
-
-/// The limit of branches in a loop of which the verifier may follow all paths.
-const MAX_BRANCHES: usize = 8;
-
-/// Whether a function has a loop whose body should be a function of its own, or is such a callback.
-pub fn has_large_loop(program: &Program, function: &MirFunction) -> bool {
-    let is_callback = program.loops.are_called_in(function.id) && function.origin == FunctionOrigin::Callback;
-    is_callback && is_large(program, function, &function.reverse_postorder())
-        || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
-}
-
-/// Whether a function has a loop with so many branches, before all passes, that it stays large.
-pub fn has_huge_loop(program: &Program, function: &MirFunction) -> bool {
-    let branches = |one: &IteratorLoop| branches(program, function, &one.blocks, &mut BTreeMap::new());
-    loops(function).iter().any(|one| branches(one) > 8 * MAX_BRANCHES)
-}
-
-/// Whether there are too many branches in blocks of a function and in what they call.
-fn is_large<'b>(
-    program: &Program,
-    function: &MirFunction,
-    blocks: impl IntoIterator<Item = &'b Block>,
-) -> bool {
-    branches(program, function, blocks, &mut BTreeMap::new()) > MAX_BRANCHES
-}
-
-/// The branches in blocks and in the functions that they call, except outlined ones, which the verifier does not
-/// follow. A branch that stores a constant on the stack on both of its paths counts as three: constants that
-/// nobody reads any more distinguish all later iterations.
-fn branches<'b>(
-    program: &Program,
-    function: &MirFunction,
-    blocks: impl IntoIterator<Item = &'b Block>,
-    known: &mut BTreeMap<FuncId, usize>,
-) -> usize {
-    let mut found: usize = 0;
-    let definitions = function.definitions();
-    let is_left = |inst: &Inst| match inst.op {
-        Op::Store { base, value, .. } => {
-            matches!(definitions[base], Some(Op::StackAddr { .. }))
-                && matches!(definitions[value], Some(Op::Const(_)))
-        }
-        _ => false,
-    };
-    let leaves = |to: &&Target| function.blocks[to.block].insts.iter().any(is_left);
-    for data in blocks.into_iter().map(|block| &function.blocks[*block]) {
-        if matches!(data.term, Terminator::Branch { .. }) {
-            let differs = data.term.targets().iter().all(leaves);
-            found = found.saturating_add(if differs { 3 } else { 1 });
-        }
-        for inst in &data.insts {
-            if let Op::Call { callee: Callee::Function(id), .. } = inst.op
-                && !program.is_body(id)
-            {
-                found = found.saturating_add(branches_of(program, id, known));
-            }
-        }
-    }
-    found
-}
-
-fn branches_of(program: &Program, id: FuncId, known: &mut BTreeMap<FuncId, usize>) -> usize {
-    if let Some(found) = known.get(&id) {
-        return *found;
-    }
-    let callee = program.functions.iter().find(|one| one.id == id);
-    let found = callee.map_or(0, |callee| branches(program, callee, &callee.reverse_postorder(), known));
-    known.insert(id, found);
-    found
-}
 
 /// Outlines the bodies of large loops of a function, which come before it. Returns how many.
 pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
