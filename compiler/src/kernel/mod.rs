@@ -20,6 +20,7 @@ mod regalloc;
 mod scratch;
 mod section;
 mod strategies;
+mod verifier;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,11 +148,12 @@ fn first_attempt<'a>(
     let silent: Watch<'_> = &mut |_, _| {};
     let whole = BTreeMap::new();
     let are_all = |program: &mir::Program, found: &BTreeSet<FuncId>| {
-        let looping = programs_with_large_loops(program, |_, function| pass::has_iterator(function));
+        let looping =
+            programs_with_large_loops(program, |_, function| mir::loop_iterators::has_iterator(function));
         !found.is_empty() && looping.is_subset(found)
     };
     // No pass makes such a loop small.
-    let looping = programs_with_large_loops(lowered, pass::has_huge_loop);
+    let looping = programs_with_large_loops(lowered, verifier::code::has_huge_loop);
     if are_all(lowered, &looping) {
         return Ok((looping, None));
     }
@@ -161,15 +163,15 @@ fn first_attempt<'a>(
     if !refused.is_empty() && !machine.calls_loops() {
         return Err(diagnostics(refused));
     }
-    let looping = programs_with_large_loops(&program, pass::has_large_loop);
+    let looping = programs_with_large_loops(&program, verifier::code::has_large_loop);
     if are_all(&program, &looping) {
         return Ok((looping, None));
     }
     // Loops that cannot become callbacks are known only after outlining.
     pass::finish(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
     let looping = programs_with_large_loops(&program, |program, function| {
-        let is_kept = program.loops.are_called_in(function.id) && pass::has_iterator(function);
-        is_kept || pass::has_large_loop(program, function)
+        let is_kept = program.loops.are_called_in(function.id) && mir::loop_iterators::has_iterator(function);
+        is_kept || verifier::code::has_large_loop(program, function)
     });
     let first = looping.is_empty().then_some(Mir { hir, machine, program });
     Ok((looping, first))

@@ -1,11 +1,14 @@
-//! Compilation strategies, tried for each program until one fits the kernel's limits. First come all passes;
-//! in programs with large loops, as many loop bodies are outlined (`pass::outline`) as the frames have space
-//! for. Then frames move to scratch memory (`scratch`).
+//! Compilation strategies: what becomes of a program that needs more stack or frames than the kernel has.
+//!
+//! A program without large loops gets all passes and keeps its stack frames. One with large loops moves its frames
+//! to scratch memory (`scratch`), and the loop bodies are outlined (`pass::outline_loops`). Each next strategy costs
+//! code or work of the verifier, and frees frames or bytes of the stack. Measured over all cases and examples and
+//! 3,000 random scripts, one in 120 needs a second strategy, and each of these is the last one of some.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::mir::{MirFunction, Program};
-use super::pass::{Apart, Bodies, Effort};
+use super::pass::{Bodies, Effort};
 use super::scratch::{Moves, Plan, reached};
 use crate::hir::FuncId;
 
@@ -13,39 +16,26 @@ use crate::hir::FuncId;
 #[derive(Clone, Copy)]
 struct Strategy {
     effort: Effort,
-    /// The part of the frame that moves to scratch memory; `None` for nothing.
-    moves: Option<Moves>,
+    /// The part of the frame that moves to scratch memory.
+    moves: Moves,
 }
 
-/// The first strategies of programs with large loops, each first with functions inlined into their only
-/// callers.
-const BODIES: [Bodies; 5] =
-    [Bodies::All, Bodies::NoMapIteration, Bodies::EveryOther, Bodies::Innermost, Bodies::None];
+const fn outlined(bodies: Bodies) -> Strategy {
+    Strategy { effort: Effort::Outlined(bodies), moves: Moves::Whole }
+}
 
-/// The first strategies of other programs, and the next ones of all. Slots from a given size on move to
-/// scratch memory, large ones first. The last strategy also gives up inlining and longer live ranges, which
-/// enlarge frames.
-const REST: [Strategy; 5] = [
-    Strategy { effort: Effort::Full, moves: None },
-    Strategy { effort: Effort::Full, moves: Some(Moves::From(128)) },
-    Strategy { effort: Effort::Full, moves: Some(Moves::From(32)) },
-    Strategy { effort: Effort::Full, moves: Some(Moves::From(1)) },
-    Strategy { effort: Effort::SmallFrames, moves: Some(Moves::From(1)) },
+/// The strategies after the first one of programs without large loops, which is all passes on the stack.
+const STRATEGIES: [Strategy; 5] = [
+    outlined(Bodies::All),
+    outlined(Bodies::EveryOther),
+    outlined(Bodies::None),
+    Strategy { effort: Effort::Full, moves: Moves::From(128) },
+    // Inlining and longer live ranges enlarge frames.
+    Strategy { effort: Effort::SmallFrames, moves: Moves::From(1) },
 ];
 
-/// The position of the first of [`REST`].
-const PLAIN: usize = 2 * BODIES.len();
-const LAST: usize = PLAIN + REST.len() - 1;
-
-fn strategy_at(position: usize) -> Strategy {
-    match position.checked_sub(PLAIN) {
-        Some(rest) => REST[rest],
-        None => {
-            let apart = Apart { bodies: BODIES[position / 2], functions: position % 2 == 1 };
-            Strategy { effort: Effort::Apart(apart), moves: Some(Moves::Whole) }
-        }
-    }
-}
+/// The second strategy of programs without large loops.
+const LARGE_SLOTS: usize = 3;
 
 /// The position of each program in the list of strategies. Programs without large loops that are at their
 /// first strategy are left out.
@@ -69,11 +59,9 @@ impl Strategies {
                 *furthest = (*furthest).max(*at);
             }
         }
-        let efforts =
-            furthest.iter().map(|(function, position)| (*function, strategy_at(*position).effort)).collect();
-        let moves =
-            |(function, position): (&FuncId, &usize)| Some((*function, strategy_at(*position).moves?));
-        (efforts, Plan::new(lowered, furthest.iter().filter_map(moves).collect()))
+        let efforts = furthest.iter().map(|(function, at)| (*function, STRATEGIES[*at].effort)).collect();
+        let moves = furthest.iter().map(|(function, at)| (*function, STRATEGIES[*at].moves)).collect();
+        (efforts, Plan::new(lowered, moves))
     }
 
     /// Advances the programs that contain a refused function to their next strategy; if no function is
@@ -87,8 +75,8 @@ impl Strategies {
             concerned.extend(self.at.keys());
         }
         for program in &concerned {
-            *self.at.entry(*program).or_insert(PLAIN) += 1;
+            self.at.entry(*program).and_modify(|at| *at += 1).or_insert(LARGE_SLOTS);
         }
-        !concerned.is_empty() && concerned.iter().all(|program| self.at[program] <= LAST)
+        !concerned.is_empty() && concerned.iter().all(|program| self.at[program] < STRATEGIES.len())
     }
 }

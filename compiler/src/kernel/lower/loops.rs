@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The verifier's work doubles with each branch in such a loop, so large bodies become functions later
-//! (`pass::outline`). On kernels without iterators the loop becomes a call of `bpf_loop` instead
-//! (`pass::callbacks`). On kernels without both there are only ordinary loops, which may then be longer. A
+//! (`pass::outline_loops`). On kernels without iterators the loop becomes a call of `bpf_loop` instead
+//! (`pass::loop_callbacks`). On kernels without both there are only ordinary loops, which may then be longer. A
 //! map iteration (`map_iteration`) has the shape of a loop under an iterator, and always becomes a callback
 //! loop.
 //!
@@ -31,10 +31,11 @@ use super::super::mir::builder::Variable;
 use super::super::mir::{
     BinaryOp, Block, Callee, Condition, Kfunc, MapIter, MapSymbol, Op, Origin, Size, Slot, Type, Value,
 };
+use super::super::verifier::tree::{Limits, may_follow_iterations};
 use super::lvalue::Prepared;
 use super::memory::{Addr, Base};
 use super::pointer::PointerHome;
-use super::{Home, Lower, Lowerer, arithmetic, cost, impossible, int_type, values};
+use super::{Home, Lower, Lowerer, arithmetic, impossible, int_type, values};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, Hir, LocalId, Lvalue, LvalueKind, MapId, Stmt, StmtKind};
 use crate::source::Span;
@@ -275,8 +276,8 @@ impl Lowerer<'_> {
     /// Whether a loop of this many iterations is small enough to be an ordinary one.
     fn is_small(&self, variable: LocalId, iterations: u64, body: &[Stmt]) -> bool {
         let alone = self.program.machine.only_bounded_loops();
-        let limits = if alone { cost::Limits::ALONE } else { cost::Limits::USUAL };
-        cost::is_small(self.types(), variable, iterations, body, limits)
+        let limits = if alone { Limits::ALONE } else { Limits::USUAL };
+        may_follow_iterations(self.types(), variable, iterations, body, limits)
     }
 
     fn loop_variable(&mut self, local: LocalId, int: IntType) -> Lower<(Variable, Option<Base>)> {

@@ -1,4 +1,4 @@
-//! Lowers `for (k, v in m)` over map kinds whose entries only the kernel can enumerate. `pass::callbacks`
+//! Lowers `for (k, v in m)` over map kinds whose entries only the kernel can enumerate. `pass::loop_callbacks`
 //! turns a loop of this shape into a call for each entry.
 //!
 //! ```text

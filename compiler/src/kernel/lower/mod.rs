@@ -19,7 +19,6 @@ mod aggregate;
 mod arithmetic;
 mod call;
 mod context;
-mod cost;
 mod counter;
 mod defer;
 mod errors;

@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use super::super::machine::Inlining;
 use super::super::mir::{Origin, Type, Value};
+use super::super::verifier::tree::may_inline_copies;
 use super::call::Argument;
 use super::pointer::{Passed, Pointer};
 use super::sink::Sink;
@@ -27,10 +28,6 @@ use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, KernelBuiltin, Stmt,
 use crate::index::Id;
 use crate::source::Span;
 use crate::split::Split;
-
-/// The parts of statements and expressions that inlining may add for one helper. Smaller helpers are better
-/// inlined: their constant arguments fold.
-const MAX_ADDED: u64 = 400;
 
 /// A helper that takes pointers, and becomes a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,11 +119,6 @@ pub(super) fn shared(
     inlining: Inlining,
     is_inlined: impl Fn(FuncId) -> bool,
 ) -> BTreeMap<FuncId, Shared> {
-    let most_added = match inlining {
-        Inlining::Always => u64::MAX,
-        Inlining::ByCost => MAX_ADDED,
-        Inlining::Once => 0,
-    };
     let mut bodies: BTreeMap<FuncId, Body> = BTreeMap::new();
     // Helpers precede their callers.
     for id in split.kernel.iter().copied() {
@@ -144,8 +136,8 @@ pub(super) fn shared(
     for id in split.kernel.iter().copied().rev() {
         let Some(body) = bodies.get(&id) else { continue };
         let own = copies.get(&id).copied().unwrap_or(1);
-        let added = own.saturating_sub(1).saturating_mul(body.parts);
-        let is_shared = is_inlined(id) && added > most_added && can_be_called(hir, id);
+        let is_shared =
+            is_inlined(id) && !may_inline_copies(body.parts, own, inlining) && can_be_called(hir, id);
         if is_shared {
             chosen.insert(id, Shared { releases: body.releases });
         }

@@ -236,7 +236,7 @@ impl Kfunc {
     }
 }
 
-/// A step of a map iteration, before `pass::callbacks` replaces the loop by a call of
+/// A step of a map iteration, before `pass::loop_callbacks` replaces the loop by a call of
 /// [`Helper::ForEachMapElem`]. The iteration is identified by 8 bytes of the stack that nothing else uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MapIter {

@@ -15,11 +15,16 @@
 
 pub mod builder;
 mod callee;
+mod cfg;
 pub mod core;
 pub mod dominators;
+pub mod flow;
+pub mod iterator_loops;
+pub mod loop_iterators;
 mod loops;
 mod op;
 pub mod print;
+pub mod ssa_repair;
 pub mod verify;
 
 pub use self::callee::{Callee, Helper, IterStep, Kfunc, MapIter, Storage};
@@ -289,9 +294,9 @@ pub enum FunctionOrigin {
     Script,
     /// A helper of the script, for pointers of certain kinds (`lower::specialize`).
     Specialization(FuncId),
-    /// The body of a loop, or of a large helper, which the verifier checks on its own (`pass::outline`).
+    /// The body of a loop, or of a large helper, which the verifier checks on its own (`pass::outline_loops`).
     Body,
-    /// The body of a loop, which a function of the kernel calls for each iteration (`pass::callbacks`).
+    /// The body of a loop, which a function of the kernel calls for each iteration (`pass::loop_callbacks`).
     Callback,
 }
 

@@ -7,9 +7,9 @@
 //! - A truncation that keeps at least the stored bytes is removed before a store.
 
 use super::changes::Changes;
-use super::flow::Flow;
-use super::{insert, note};
+use super::rewrite::{insert, note};
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Inst, MirFunction, Op, Origin, Size, Type, Value};
 use crate::source::Span;
 

@@ -1,10 +1,11 @@
 //! Constant folding and removal of operations that have no effect.
 
+use super::bounds;
 use super::changes::Changes;
-use super::flow::Flow;
 use super::iterations::Iterations;
-use super::{Replacements, bounds, note};
+use super::rewrite::{Replacements, note};
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{BinaryOp, Block, Condition, MirFunction, Op, Slot, SlotData, Type, Value};
 
 /// Runs constant folding on one function.

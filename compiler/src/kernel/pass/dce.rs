@@ -1,9 +1,9 @@
 //! Dead code elimination: removes unused instructions and block parameters.
 
 use super::changes::Changes;
-use super::flow::Flow;
 use super::redundant_params;
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, MirFunction, Op, Terminator, Value};
 
 /// Runs dead code elimination on one function.

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use super::alias_analysis::{AliasAnalysis, MemoryLocation, Root};
 use super::changes::Changes;
-use super::flow::Flow;
 use crate::index::{Id, IndexVec};
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, Inst, MirFunction, Op};
 
 /// Runs dead store elimination on one function.

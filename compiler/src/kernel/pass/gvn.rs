@@ -16,10 +16,10 @@ use rustc_hash::FxBuildHasher;
 
 use super::bounds::{self, Bounds};
 use super::changes::Changes;
-use super::flow::Flow;
 use super::iterations::Iterations;
-use super::{Replacements, note};
+use super::rewrite::{Replacements, note};
 use crate::index::{FastMap, Id, IndexVec, Lists};
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{
     BinaryOp, Block, Inst, MirFunction, Op, Origin, Predecessors, Terminator, Type, Value,
 };

@@ -9,11 +9,8 @@ use crate::kernel::mir::{
     Block, BlockData, Callee, Inst, MirFunction, Op, Program, Slot, SlotData, Target, Terminator, Value,
 };
 use crate::kernel::scratch::reached;
+use crate::kernel::verifier::code::may_inline;
 
-/// The size limit, in instructions, of a function that is inlined at every call.
-const SMALL: usize = 16;
-/// The size limit, in instructions, of a function that is inlined at its only call.
-const LARGE: usize = 400;
 /// Bytes of a frame reserved for spilled registers and the verifier's rounding.
 const SPILLS: u32 = 64;
 
@@ -66,9 +63,8 @@ fn next_call<'a>(
         for (index, inst) in caller.blocks[block].insts.iter().enumerate() {
             let Op::Call { callee: Callee::Function(id), .. } = inst.op else { continue };
             let Some(callee) = callees.iter().find(|one| one.id == id) else { continue };
-            let once = calls.get(&id) == Some(&1);
-            let limit = if once { LARGE } else { SMALL };
-            if weight(callee) <= limit && leaves_room(caller, callees, callee, base) {
+            let is_only_call = calls.get(&id) == Some(&1);
+            if may_inline(callee, is_only_call) && leaves_room(caller, callees, callee, base) {
                 return Some((block, index, callee));
             }
         }
@@ -100,16 +96,6 @@ fn called_by(function: &MirFunction) -> impl Iterator<Item = FuncId> + '_ {
         Op::Call { callee: Callee::Function(id), .. } => Some(id),
         _ => None,
     })
-}
-
-/// The number of instructions, without rematerialised ones, which become part of others.
-fn weight(function: &MirFunction) -> usize {
-    let order = function.reverse_postorder();
-    let count = |block: &BlockData| {
-        let costs = |inst: &&Inst| !matches!(inst.op, Op::Const(_) | Op::StackAddr { .. });
-        block.insts.iter().filter(costs).count() + block.term.targets().len().max(1)
-    };
-    order.iter().map(|block| count(&function.blocks[*block])).sum()
 }
 
 /// Replaces a call by the callee's blocks, whose slots start at `base` in the frame. Bodies that do not run

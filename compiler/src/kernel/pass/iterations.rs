@@ -4,8 +4,8 @@
 //! another copy of the number is gone by then (`widen_imprecise_scalars` in kernel/bpf/verifier.c, v6.12). So
 //! whatever proves the bounds of a number that an address depends on has to be in the same iteration.
 
-use super::flow::{Flow, IterationId};
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::{Flow, IterationId};
 use crate::kernel::mir::{Block, MirFunction, Value};
 
 /// The iterations of a function's iterators. The code before a loop and the code after it count as iterations

@@ -15,9 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::changes::Changes;
 use super::const_fold::{evaluate, holds, narrowed, swapped};
-use super::flow::Flow;
-use super::{constants, repair};
+use super::rewrite::constants;
 use crate::index::{Id, IndexVec, Lists};
+use crate::kernel::mir::flow::Flow;
+use crate::kernel::mir::ssa_repair;
 use crate::kernel::mir::{
     BinaryOp, Block, BlockData, Inst, MirFunction, Op, Origin, Target, Terminator, Type, Value,
 };
@@ -76,7 +77,7 @@ fn thread(function: &mut MirFunction, flow: &Flow, most: usize) -> (usize, Optio
             let order = function.reverse_postorder();
             let predecessors = function.predecessors(&order);
             for (value, by_block) in definitions {
-                repair::run(function, (&order, &predecessors), value, &by_block, Some(join));
+                ssa_repair::run(function, (&order, &predecessors), value, &by_block, Some(join));
                 merged.extend(by_block.into_values());
             }
         }

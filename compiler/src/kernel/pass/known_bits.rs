@@ -6,7 +6,7 @@
 //! iteration the verifier forgets, of two such numbers, the one that it has not needed yet, and that both are
 //! equal.
 
-use super::{Replacements, constants};
+use super::rewrite::{Replacements, constants};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, MirFunction, Op, Terminator, Value};
 

@@ -12,8 +12,8 @@
 //! or in one turn, is added to a number from which 0 was subtracted: an instruction more, which is there only
 //! if both the number and the sum are compared.
 
+use super::rewrite::{constants, insert};
 use super::scalar_ids::ScalarIds;
-use super::{constants, insert};
 use crate::index::{FastMap, IndexVec};
 use crate::kernel::mir::{BinaryOp, Callee, Inst, MirFunction, Op, Terminator, Type, Value};
 

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 
 use super::alias_analysis::{AliasAnalysis, MemoryLocation, Root};
 use super::changes::Changes;
-use super::flow::Flow;
-use super::{Replacements, constants};
+use super::rewrite::{Replacements, constants};
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, Callee, Helper, Inst, Kfunc, MirFunction, Op, Size, Type, Value};
 
 /// Runs load forwarding on one function.

@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 
 use super::changes::Changes;
-use super::flow::Flow;
-use super::{Replacements, repair};
+use super::rewrite::Replacements;
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
+use crate::kernel::mir::ssa_repair;
 use crate::kernel::mir::{Block, Inst, MirFunction, Op, Size, Type, Value};
 
 /// Runs the promotion on one function.
@@ -125,5 +126,5 @@ fn promote(function: &mut MirFunction, flow: &Flow, addresses: &[Value], ty: Typ
     let span = function.span;
     let zero = Inst { result: Some(unset), op: Op::Const(0), span };
     function.blocks[entry].insts.insert(0, zero);
-    repair::run(function, (&flow.order, &flow.predecessors), at_start, &ends, None);
+    ssa_repair::run(function, (&flow.order, &flow.predecessors), at_start, &ends, None);
 }

@@ -14,34 +14,27 @@
 
 use std::collections::BTreeSet;
 
-use super::decide::deciding;
 use super::origins::Origins;
-use super::outline::{headers, natural_blocks};
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
+use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
 use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
+use crate::kernel::verifier::code::has_many_branches;
 use crate::source::Span;
-
-/// Branches up to which the verifier may follow all ways.
-const MAX_BRANCHES: usize = 24;
 
 /// Runs the pass; gives whether anything changed. It must be the last, and run once.
 pub fn run(function: &mut MirFunction) -> bool {
-    let order = function.reverse_postorder();
-    let branches = order
-        .iter()
-        .filter(|block| matches!(function.blocks[**block].term, Terminator::Branch { .. }))
-        .count();
-    if branches <= MAX_BRANCHES {
+    if !has_many_branches(function) {
         return false;
     }
+    let order = function.reverse_postorder();
     let mut constant: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
         if let (Some(result), Op::Const(_)) = (inst.result, &inst.op) {
             constant[result] = true;
         }
     }
-    let decides = deciding(function);
+    let decides = Origins::new(function).deciding(function);
     let mut merges = Merges { function, constant, decides, kept: IndexVec::new(), zeros: None };
     merges.keep();
     order.into_iter().for_each(|block| merges.hide(block));

@@ -4,14 +4,10 @@ mod address_folding;
 mod addresses;
 mod alias_analysis;
 mod bounds;
-mod callbacks;
-mod carried;
 mod changes;
 mod const_fold;
 mod dce;
 mod dead_stores;
-mod decide;
-mod flow;
 mod gvn;
 mod inline;
 mod iterations;
@@ -20,18 +16,21 @@ mod kernel_pointers;
 mod known_bits;
 mod links;
 mod load_forwarding;
+mod loop_callbacks;
+mod loop_carried;
 mod mem2reg;
 mod merges;
 mod new_insts;
 mod origins;
-mod outline;
+mod outline_loops;
 mod pack;
 mod packet_generations;
 mod phi_cycles;
 mod reassociate;
 mod redundant_params;
-mod rematerialize;
-mod repair;
+mod region;
+mod return_ranges;
+mod rewrite;
 pub(super) mod scalar_ids;
 mod simplify_cfg;
 mod sink;
@@ -40,20 +39,18 @@ mod tail_merge;
 mod tests;
 mod unroll;
 mod unused_slots;
-mod verdicts;
 
-pub use callbacks::{has_iterator, refusals as map_iteration_refusals};
-pub use outline::{has_huge_loop, has_large_loop};
+pub use loop_callbacks::refusals as map_iteration_refusals;
 
 use std::collections::BTreeMap;
 
 use super::Checks;
+use super::mir::flow::Flow;
 use super::mir::verify::{VerifyError, verify, verify_packed};
-use super::mir::{Block, Inst, MirFunction, Op, Predecessors, Program, Value};
+use super::mir::{MirFunction, Program};
+use super::verifier::code::{may_follow_all_paths, on_all_paths};
 use crate::hir::FuncId;
-use crate::index::IndexVec;
 use changes::Changes;
-use flow::Flow;
 use packet_generations::PacketChanges;
 
 /// A pass that runs again when others have changed something.
@@ -100,9 +97,9 @@ const LAST: &[(&str, LastPass)] = &[
     ("sink", sink::run),
     ("addresses", addresses::run),
     ("known_bits", known_bits::run),
-    ("carried", carried::run),
+    ("loop_carried", loop_carried::run),
     ("merges", merges::run),
-    ("verdicts", verdicts::run),
+    ("return_ranges", return_ranges::run),
     ("links", links::run),
     ("unused_slots", unused_slots::run),
 ];
@@ -120,10 +117,10 @@ const INLINE: &str = "inline";
 const UNROLL: &str = "unroll";
 
 /// The pass that outlines loop bodies as functions: runs once, before the last passes.
-const OUTLINE: &str = "outline";
+const OUTLINE: &str = "outline_loops";
 
 /// The pass that replaces loops by calls with callbacks: runs once, before the last passes.
-const CALLBACKS: &str = "callbacks";
+const CALLBACKS: &str = "loop_callbacks";
 
 /// The pass that passes arguments beyond the argument registers through memory: runs once on all functions,
 /// before the last passes.
@@ -145,30 +142,16 @@ pub enum Effort {
     SmallFrames,
     /// All passes; large helpers and bodies of large loops become functions that the verifier checks on their
     /// own.
-    Apart(Apart),
+    Outlined(Bodies),
 }
 
-/// The parts that become functions of their own, so that the verifier need not follow all paths together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Apart {
-    /// The large loops whose bodies become functions; each takes a frame.
-    pub bodies: Bodies,
-    /// Whether functions with a single caller stay functions unless they are small, because no frame has
-    /// space for many inlined ones.
-    pub functions: bool,
-}
-
-/// The selection of large loops whose bodies become functions.
+/// The selection of large loops whose bodies become functions. Each takes a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bodies {
     /// All large loops of the function.
     All,
-    /// All except map iterations, whose bodies would be called by a function that the kernel calls.
-    NoMapIteration,
     /// Every other level of nested loops: those around one level of loops, around three, and so on.
     EveryOther,
-    /// Only loops without an inner loop.
-    Innermost,
     /// No loops; their bodies stay inline.
     None,
 }
@@ -179,7 +162,7 @@ impl Effort {
         match self {
             Effort::Full => Passes::All,
             Effort::SmallFrames => Passes::SmallFrames,
-            Effort::Apart(_) => Passes::Unmixed,
+            Effort::Outlined(_) => Passes::Unmixed,
         }
     }
 }
@@ -243,9 +226,7 @@ pub fn optimise(
         let first = if may_unroll { Passes::Unmixed } else { passes };
         let mut settled = 0;
         improve(program, at, first, &mut settled, checks, watch)?;
-        let keeps_functions = matches!(effort, Effort::Apart(Apart { functions: true, .. }));
-        let into_only_caller = if keeps_functions { &BTreeMap::new() } else { &calls };
-        if effort != Effort::SmallFrames && inline::run(program, at, into_only_caller) {
+        if effort != Effort::SmallFrames && inline::run(program, at, &calls) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
             settled = 0;
@@ -273,7 +254,7 @@ pub fn finish(
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
     outline_all(program, efforts, checks, watch)?;
-    program.loops.with_map_iteration = callbacks::with_map_iteration(program);
+    program.loops.with_map_iteration = loop_callbacks::with_map_iteration(program);
     if program.loops.called || !program.loops.with_map_iteration.is_empty() {
         call_all(program, efforts, checks, watch)?;
     }
@@ -327,7 +308,7 @@ fn unroll_small(
     if !unroll::run(function) {
         return Ok(());
     }
-    if unroll::steps(function).is_none() {
+    if on_all_paths(function).is_none() {
         // The function has loops left, and other passes would not remove them.
         *function = before.0;
         return Ok(());
@@ -336,14 +317,14 @@ fn unroll_small(
     check(&program.functions[at], UNROLL, checks)?;
     *settled = 0;
     improve(program, at, Passes::All, settled, checks, watch)?;
-    if unroll::steps(&program.functions[at]).is_none_or(|steps| steps > unroll::MAX_STEPS) {
+    if !may_follow_all_paths(&program.functions[at]) {
         (program.functions[at], *settled) = before;
         watch(UNROLL, program);
     }
     Ok(())
 }
 
-/// Outlines loop bodies and large helpers, in the functions with [`Effort::Apart`].
+/// Outlines loop bodies and large helpers, in the functions with [`Effort::Outlined`].
 fn outline_all(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,
@@ -352,12 +333,12 @@ fn outline_all(
 ) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
-        let Effort::Apart(apart) = effort_for(efforts, &program.functions[at]) else {
+        let Effort::Outlined(bodies) = effort_for(efforts, &program.functions[at]) else {
             at += 1;
             continue;
         };
-        let added = outline::run(program, at, apart.bodies);
-        if outline::make_apart(program, at + added) || added > 0 {
+        let added = outline_loops::run(program, at, bodies);
+        if outline_loops::outline_helper(program, at + added) || added > 0 {
             watch(OUTLINE, program);
             for changed in at..=at + added {
                 check(&program.functions[changed], OUTLINE, checks)?;
@@ -381,7 +362,7 @@ fn call_all(
         let function = &program.functions[at];
         let effort = effort_for(efforts, function);
         let passes = if program.is_body(function.id) { Passes::Unmixed } else { effort.first() };
-        let (added, changed) = callbacks::run(program, at);
+        let (added, changed) = loop_callbacks::run(program, at);
         if changed {
             watch(CALLBACKS, program);
             for changed in at..=at + added {
@@ -471,93 +452,4 @@ fn verified(function: &MirFunction, after: &str) -> Result<(), VerifyError> {
 /// Adds the name of the pass to a verification error.
 fn blame_pass(after: &str, outcome: Result<(), VerifyError>) -> Result<(), VerifyError> {
     outcome.map_err(|error| VerifyError { what: format!("after {after}: {}", error.what), ..error })
-}
-
-/// Replacements of values by other values.
-#[derive(Default)]
-struct Replacements {
-    /// Indexed by value, up to the last replaced one.
-    by: IndexVec<Value, Option<Value>>,
-}
-
-impl Replacements {
-    fn replace(&mut self, value: Value, by: Value) {
-        self.by.grow_to(value, None);
-        self.by[value] = Some(by);
-    }
-
-    /// Whether a value is to be replaced.
-    fn is_replaced(&self, value: Value) -> bool {
-        self.by.get(value).is_some_and(Option::is_some)
-    }
-
-    /// The final replacement of a value.
-    fn resolve(&self, mut value: Value) -> Value {
-        while let Some(by) = self.by.get(value).copied().flatten() {
-            value = by;
-        }
-        value
-    }
-
-    /// Replaces every use. Returns whether there was anything to replace.
-    fn apply(&self, function: &mut MirFunction) -> bool {
-        if self.by.is_empty() {
-            return false;
-        }
-        for block in function.blocks.iter_mut() {
-            for inst in &mut block.insts {
-                inst.op.map_operands(&mut |value| self.resolve(value));
-            }
-            block.term.map_operands(&mut |value| self.resolve(value));
-        }
-        true
-    }
-}
-
-/// The reachable predecessors of each block.
-fn reachable_predecessors(function: &MirFunction) -> Predecessors {
-    function.predecessors(&function.reverse_postorder())
-}
-
-/// The blocks, among these, that read a value.
-fn uses(function: &MirFunction, order: &[Block], value: Value) -> Vec<Block> {
-    let reads = |block: &Block| {
-        let data = &function.blocks[*block];
-        data.insts.iter().any(|inst| inst.op.reads(value)) || data.term.reads(value)
-    };
-    order.iter().copied().filter(reads).collect()
-}
-
-/// Inserts instructions before the ones at these positions, which are ascending.
-fn insert(insts: &mut Vec<Inst>, added: Vec<(usize, Inst)>) {
-    if added.is_empty() {
-        return;
-    }
-    let mut added = added.into_iter().peekable();
-    let mut all = Vec::with_capacity(insts.len() + added.len());
-    for (at, inst) in std::mem::take(insts).into_iter().enumerate() {
-        while let Some((_, before)) = added.next_if(|(before, _)| *before == at) {
-            all.push(before);
-        }
-        all.push(inst);
-    }
-    *insts = all;
-}
-
-/// Records the operation that defines a value. Calls are not recorded, as no pass looks at them.
-fn note(ops: &mut IndexVec<Value, Option<Op>>, result: Value, op: &Op) {
-    if !matches!(op, Op::Call { .. }) {
-        ops[result] = Some(op.clone());
-    }
-}
-
-/// The values that are constants.
-fn constants(function: &MirFunction) -> IndexVec<Value, Option<u64>> {
-    let mut found: IndexVec<Value, Option<u64>> = function.values.iter().map(|_| None).collect();
-    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        if let (Op::Const(bits), Some(result)) = (&inst.op, inst.result) {
-            found[result] = Some(*bits);
-        }
-    }
-    found
 }

@@ -1,54 +1,59 @@
 //! Origins of values: the values that they are computed from, or that are passed for a parameter.
 
-use std::collections::BTreeMap;
-
-use super::reachable_predecessors;
-use crate::index::IndexVec;
-use crate::kernel::mir::{Block, MirFunction, Op, Predecessors, Value};
+use crate::index::{IndexVec, Lists};
+use crate::kernel::mir::{MirFunction, Op, Terminator, Value};
 
 /// The origins of a function's values.
 pub struct Origins<'a> {
-    function: &'a MirFunction,
-    definitions: IndexVec<Value, Option<&'a Op>>,
-    /// The block and position of each value that is a block parameter.
-    params: BTreeMap<Value, (Block, usize)>,
-    predecessors: Predecessors,
+    pub definitions: IndexVec<Value, Option<&'a Op>>,
+    /// The arguments of each block parameter.
+    passed: Lists<Value, Value>,
 }
 
 impl Origins<'_> {
     pub fn new(function: &MirFunction) -> Origins<'_> {
-        let mut params = BTreeMap::new();
-        for (block, data) in function.blocks.iter_enumerated() {
-            params.extend(data.params.iter().enumerate().map(|(at, param)| (*param, (block, at))));
-        }
-        let (definitions, predecessors) = (function.definitions(), reachable_predecessors(function));
-        Origins { function, definitions, params, predecessors }
+        let order = function.reverse_postorder();
+        let targets = order.iter().flat_map(|block| function.blocks[*block].term.targets());
+        let passed = targets
+            .flat_map(|to| function.blocks[to.block].params.iter().copied().zip(to.args.iter().copied()));
+        let passed = Lists::new(function.values.len(), &passed.collect::<Vec<_>>());
+        Origins { definitions: function.definitions(), passed }
     }
 
     /// For each value, whether it is in `open` or an origin of one of those. Calls, loads and checks have no
     /// origins, because the verifier knows their results afresh.
-    pub fn of(&self, mut open: Vec<Value>) -> IndexVec<Value, bool> {
+    pub fn of(&self, open: Vec<Value>) -> IndexVec<Value, bool> {
+        self.until(open, |op| matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. }))
+    }
+
+    /// For each value, whether a branch or an address depends on it, other than through memory or a call: the verifier
+    /// keeps the bounds of these numbers precise.
+    pub fn deciding(&self, function: &MirFunction) -> IndexVec<Value, bool> {
+        let mut open = Vec::new();
+        for data in function.reverse_postorder().iter().map(|block| &function.blocks[*block]) {
+            if let Terminator::Branch { cond, .. } = data.term {
+                open.push(cond);
+            }
+            let checks =
+                data.insts.iter().filter(|inst| matches!(inst.op, Op::PtrAdd(..) | Op::Below { .. }));
+            open.extend(checks.flat_map(|inst| inst.op.operands()));
+        }
+        self.until(open, |op| matches!(op, Op::Call { .. } | Op::Load { .. }))
+    }
+
+    /// The same as [`Origins::of`], without the operands of other operations.
+    pub fn until(&self, mut open: Vec<Value>, is_last: impl Fn(&Op) -> bool) -> IndexVec<Value, bool> {
         let mut found = IndexVec::filled(self.definitions.len(), false);
         while let Some(value) = open.pop() {
-            if !std::mem::replace(&mut found[value], true) {
-                self.append(value, &mut open);
+            if std::mem::replace(&mut found[value], true) {
+                continue;
+            }
+            match self.definitions[value] {
+                Some(op) if !is_last(op) => open.extend(op.operands()),
+                Some(_) => {}
+                None => open.extend(&self.passed[value]),
             }
         }
         found
-    }
-
-    /// Appends the operands that a value is computed from, or the arguments passed for it.
-    fn append(&self, value: Value, to: &mut Vec<Value>) {
-        if let Some(op) = self.definitions[value]
-            && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })
-        {
-            to.extend(op.operands());
-        }
-        let Some((block, at)) = self.params.get(&value) else { return };
-        for from in &self.predecessors[*block] {
-            let targets = self.function.blocks[*from].term.targets();
-            let to_here = targets.into_iter().filter(|target| target.block == *block);
-            to.extend(to_here.filter_map(|target| target.args.get(*at)));
-        }
     }
 }

@@ -12,9 +12,9 @@
 
 use std::collections::BTreeSet;
 
-use super::flow::Flow;
 use crate::hir::{ExternId, FuncId};
 use crate::index::{Id, IndexVec};
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, Callee, Helper, Inst, MirFunction, Op, Program, Value};
 
 /// The calls in a program that change packets.

@@ -8,9 +8,10 @@
 //! ```
 
 use super::changes::Changes;
-use super::flow::Flow;
-use super::{Replacements, redundant_params};
+use super::redundant_params;
+use super::rewrite::Replacements;
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, MirFunction, Value};
 
 /// Runs the pass on one function.

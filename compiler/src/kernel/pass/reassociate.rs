@@ -6,9 +6,9 @@
 use super::bounds::{greatest, proven};
 use super::changes::Changes;
 use super::const_fold::{evaluate, swapped};
-use super::flow::Flow;
-use super::{insert, note};
+use super::rewrite::{insert, note};
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{BinaryOp, Condition, Inst, MirFunction, Op, Type, Value};
 
 /// A replacement operation whose right operand is a value, or a constant yet to be created.

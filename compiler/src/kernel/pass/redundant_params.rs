@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::Replacements;
 use super::changes::Changes;
-use super::flow::Flow;
+use super::rewrite::Replacements;
 use crate::index::{Id, IndexVec};
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, MirFunction, Value};
 
 /// The arguments that the jumps to each block pass to it.

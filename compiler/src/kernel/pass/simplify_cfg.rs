@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
-use super::Replacements;
 use super::changes::Changes;
-use super::flow::Flow;
+use super::rewrite::Replacements;
 use crate::index::IndexVec;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, Condition, MirFunction, Op, Target, Terminator, Value};
 
 /// Runs the simplification on one function.

@@ -1,8 +1,8 @@
 //! Tail merging: replaces blocks with the same instructions and the same terminator by one block.
 
 use super::changes::Changes;
-use super::flow::Flow;
 use crate::index::{FastMap, Id, IndexVec};
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{Block, MirFunction, Op, SlotData, Target, Terminator, Value};
 
 /// Runs tail merging on one function.

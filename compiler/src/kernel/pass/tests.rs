@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::flow::Flow;
 use super::{Checks, PASSES, Passes, improve, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
+use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{
     BinaryOp, Callee, Condition, FunctionOrigin, Helper, Loops, MapSymbol, MirFunction, Op, Origin, Program,
     Size, Target, Terminator, Type, Value, verify::verify,
@@ -291,7 +291,7 @@ fn compared_sum(
     let result = b.constant(Type::I64, 3);
     b.ret(result);
     let function = optimised(b.finish());
-    let constants = super::constants(&function);
+    let constants = super::rewrite::constants(&function);
     let arithmetic = ops(&function).into_iter().filter_map(|op| match op {
         Op::Binary(op, _, b) => Some((op, constants[b])),
         _ => None,

@@ -1,25 +1,18 @@
 //! Unrolls small loops where the verifier can follow all paths through them.
 //!
 //! An iteration under an iterator costs a call. Without the iterator the verifier follows every path, in the
-//! worst case without ever finding two equal states. So the pass counts the steps on all paths, and leaves a
-//! function with too many unchanged.
+//! worst case without ever finding two equal states. So a function stays as it is if that is too much work
+//! (`kernel::verifier`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outline::loops::{Loop, loops};
-use super::{constants, reachable_predecessors, repair};
-use crate::index::{Id, IndexVec};
+use super::rewrite::constants;
+use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
+use crate::kernel::mir::ssa_repair;
 use crate::kernel::mir::{
     Block, BlockData, Callee, Inst, IterStep, Kfunc, MirFunction, Op, Slot, Target, Terminator, Type, Value,
 };
-
-/// The limit of iterations of an unrolled loop.
-const MAX_ITERATIONS: u64 = 16;
-/// The limit of instructions of all iterations together.
-const MAX_INSTS: usize = 192;
-/// The limit of steps on all paths through a function. The verifier processes at most a million instructions;
-/// a step is up to a handful of instructions.
-pub const MAX_STEPS: u64 = 60_000;
+use crate::kernel::verifier::code::may_unroll;
 
 /// Whether a function has a loop under an iterator.
 pub fn has_loop(function: &MirFunction) -> bool {
@@ -43,28 +36,6 @@ pub fn calls_others(function: &MirFunction) -> bool {
     insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. }))
 }
 
-/// The number of steps of a verifier that follows each path through a function separately, not counting
-/// called functions; `None` if the function has loops.
-pub fn steps(function: &MirFunction) -> Option<u64> {
-    let order = function.reverse_postorder();
-    let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
-    order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
-    let mut path_counts: IndexVec<Block, u64> = function.blocks.iter().map(|_| 0).collect();
-    path_counts[function.entry()] = 1;
-    let mut steps: u64 = 0;
-    for block in order {
-        let data = &function.blocks[block];
-        steps = steps.saturating_add(path_counts[block].saturating_mul(data.insts.len() as u64 + 2));
-        for target in data.term.targets() {
-            if position[target.block] <= position[block] {
-                return None;
-            }
-            path_counts[target.block] = path_counts[target.block].saturating_add(path_counts[block]);
-        }
-    }
-    Some(steps)
-}
-
 /// The condition of a block's branch, if it ends with one.
 fn asked(term: &Terminator) -> Option<Value> {
     match term {
@@ -82,14 +53,14 @@ fn kfunc(inst: &Inst) -> Option<(Kfunc, &[Value])> {
 
 /// A loop that can be unrolled.
 struct Plan {
-    of: Loop,
+    of: IteratorLoop,
     slot: Slot,
     first: u64,
     iterations: u64,
 }
 
 impl Plan {
-    fn new(function: &MirFunction, of: Loop) -> Option<Plan> {
+    fn new(function: &MirFunction, of: IteratorLoop) -> Option<Plan> {
         let header = &function.blocks[of.header];
         let [next, null] = header.insts.as_slice() else { return None };
         let (Kfunc::IterNumNext, [iterator]) = kfunc(next)? else { return None };
@@ -119,7 +90,7 @@ impl Plan {
                 }
             }
             let of_iteration = operands.contains(&iteration);
-            if of_iteration && inst != null && !of.reads_turn(inst) {
+            if of_iteration && inst != null && !of.reads_iteration(inst) {
                 return None;
             }
         }
@@ -129,11 +100,11 @@ impl Plan {
         let (first, end) = (constants[*first]?, constants[*end]?);
         let iterations = end.checked_sub(first)?;
         let plan = Plan { of, slot, first, iterations };
-        (iterations <= MAX_ITERATIONS && plan.is_plain(function, iterations)).then_some(plan)
+        plan.is_plain(function).then_some(plan)
     }
 
     /// Whether the body is short, contains no other loop and only reads the counter.
-    fn is_plain(&self, function: &MirFunction, iterations: u64) -> bool {
+    fn is_plain(&self, function: &MirFunction) -> bool {
         let mut insts = 0;
         for block in &self.of.blocks {
             let data = &function.blocks[*block];
@@ -145,7 +116,7 @@ impl Plan {
                 };
                 let reads = matches!(inst.op, Op::Load { .. } | Op::NonNull(_));
                 let of_counter = inst.op.operands().iter().any(|value| self.of.is_counter(*value));
-                if is_other || (of_counter && !(reads && self.of.reads_turn(inst))) {
+                if is_other || (of_counter && !(reads && self.of.reads_iteration(inst))) {
                     return false;
                 }
             }
@@ -153,18 +124,18 @@ impl Plan {
                 return false;
             }
         }
-        usize::try_from(iterations).is_ok_and(|iterations| iterations.saturating_mul(insts) <= MAX_INSTS)
+        may_unroll(self.iterations, insts)
     }
 
     fn apply(&self, function: &mut MirFunction) {
         let old: BTreeSet<Block> = self.of.blocks.iter().copied().chain([self.of.header]).collect();
-        let outside: Vec<Block> = reachable_predecessors(function)[self.of.header]
+        let outside: Vec<Block> = function.reachable_predecessors()[self.of.header]
             .iter()
             .copied()
             .filter(|from| !old.contains(from))
             .collect();
         let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> = BTreeMap::new();
-        let headers: Vec<Block> = (0..=self.iterations).map(|_| empty_block(function)).collect();
+        let headers: Vec<Block> = (0..=self.iterations).map(|_| function.push_block(function.span)).collect();
         for (iteration, header) in headers.iter().enumerate() {
             let mut copy = Copy { values: BTreeMap::new(), blocks: BTreeMap::new() };
             copy.blocks.insert(self.of.header, headers.get(iteration + 1).copied().unwrap_or(*header));
@@ -175,7 +146,7 @@ impl Plan {
             let Some(next_target) = next_target else { return };
             if !last {
                 for block in &self.of.blocks {
-                    copy.blocks.insert(*block, empty_block(function));
+                    copy.blocks.insert(*block, function.push_block(function.span));
                 }
             }
             let bodies = if last { &BTreeSet::new() } else { &self.of.blocks };
@@ -218,7 +189,7 @@ impl Plan {
         let order = function.reverse_postorder();
         let predecessors = function.predecessors(&order);
         for (value, by_block) in definitions {
-            repair::run(function, (&order, &predecessors), value, &by_block, None);
+            ssa_repair::run(function, (&order, &predecessors), value, &by_block, None);
         }
         self.drop_iterator(function);
     }
@@ -241,12 +212,6 @@ impl Plan {
             });
         }
     }
-}
-
-fn empty_block(function: &mut MirFunction) -> Block {
-    let (id, span) = (Block::new(function.blocks.len()), function.span);
-    let term = Terminator::Jump(Target::to(id));
-    function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
 }
 
 /// One unrolled iteration: the mapping of the loop's values and blocks.
@@ -285,13 +250,13 @@ impl Copy {
         term
     }
 
-    fn body(&self, function: &MirFunction, block: Block, number: u64, of: &Loop) -> BlockData {
+    fn body(&self, function: &MirFunction, block: Block, number: u64, of: &IteratorLoop) -> BlockData {
         let data = function.blocks[block].clone();
         let params = data.params.iter().map(|param| self.stands_for(*param)).collect();
         let mut insts = Vec::with_capacity(data.insts.len());
         for mut inst in data.insts {
             let result = inst.result;
-            if of.reads_turn(&inst) {
+            if of.reads_iteration(&inst) {
                 if result.is_none_or(|result| function.values[result] != Type::I32) {
                     continue;
                 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::outline::keep_only;
+use super::region::keep_only;
 use crate::kernel::mir::{MirFunction, Op};
 
 /// Removes unused slots. Returns whether the frame became smaller.

@@ -1,42 +1,50 @@
-//! Estimates the verifier's work for a loop of which it follows every iteration.
+//! The verifier's work for the typed tree.
 
+use super::{MAX_DECISIONS_FOLLOWED, MAX_PARTS_ADDED};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
+use crate::kernel::Inlining;
 use crate::types::Types;
 
-/// The limits of an ordinary loop.
+/// The limits of a loop of which the verifier follows each iteration.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub struct Limits {
     iterations: u64,
-    /// The limit of parts of statements and expressions over all iterations. The verifier processes at most a
-    /// million instructions.
+    /// The limit of parts of statements and expressions over all iterations.
     parts: u64,
 }
 
 impl Limits {
     /// The limits where other loops are available too.
-    pub(super) const USUAL: Limits = Limits { iterations: 64, parts: 2048 };
-    /// The limits where ordinary loops are the only ones.
-    pub(super) const ALONE: Limits = Limits { iterations: 4096, parts: 32_768 };
+    pub const USUAL: Limits = Limits { iterations: 64, parts: 2048 };
+    /// The limits where such loops are the only ones.
+    pub const ALONE: Limits = Limits { iterations: 4096, parts: 32_768 };
 }
 
-/// The limit of decisions on one path through all iterations: each may double the number of paths.
-const MAX_DECISIONS: u64 = 6;
-
-/// Whether a loop is small enough to be an ordinary one.
-pub(super) fn is_small(
+/// Whether the verifier may follow each iteration of a loop.
+pub fn may_follow_iterations(
     types: &Types,
     variable: LocalId,
     iterations: u64,
     body: &[Stmt],
     limits: Limits,
 ) -> bool {
-    let mut cost = Cost { types, variable, parts: 0, decisions: 0, has_loop: false };
+    let mut cost = Cost { types, variable, parts: 0, decisions: 0, is_unknown: false };
     body.iter().for_each(|stmt| visit::stmt(&mut cost, stmt));
-    !cost.has_loop
+    !cost.is_unknown
         && iterations <= limits.iterations
         && iterations.saturating_mul(cost.parts) <= limits.parts
-        && iterations.saturating_mul(cost.decisions) <= MAX_DECISIONS
+        && iterations.saturating_mul(cost.decisions) <= MAX_DECISIONS_FOLLOWED
+}
+
+/// Whether a helper with pointers may be inlined at so many calls: its parts are added for each but the first.
+pub fn may_inline_copies(parts: u64, calls: u64, inlining: Inlining) -> bool {
+    let added = calls.saturating_sub(1).saturating_mul(parts);
+    match inlining {
+        Inlining::Always => true,
+        Inlining::ByCost => added <= MAX_PARTS_ADDED,
+        Inlining::Once => added == 0,
+    }
 }
 
 struct Cost<'a> {
@@ -45,7 +53,8 @@ struct Cost<'a> {
     variable: LocalId,
     parts: u64,
     decisions: u64,
-    has_loop: bool,
+    /// Whether the body has a loop, or a call of code of unknown cost.
+    is_unknown: bool,
 }
 
 impl Cost<'_> {
@@ -78,9 +87,8 @@ impl Visitor for Cost<'_> {
     }
 
     fn function(&mut self, _id: crate::hir::FuncId) {
-        // The verifier follows the body of a helper at each call, and the body may hold any number of
-        // decisions.
-        self.has_loop = true;
+        // The verifier follows a helper at each call.
+        self.is_unknown = true;
     }
 
     fn lvalue(&mut self, lvalue: &Lvalue) {
@@ -95,7 +103,7 @@ impl Visitor for Cost<'_> {
             ExprKind::Load(lvalue) => self.index(&lvalue.kind),
             ExprKind::Logic(..) => self.decisions += 1,
             ExprKind::Binary(op, ..) if op.is_comparison() => self.decisions += 1,
-            ExprKind::CallValue { .. } => self.has_loop = true,
+            ExprKind::CallValue { .. } => self.is_unknown = true,
             ExprKind::Truth(_) => self.decisions += 1,
             ExprKind::Match(one) => self.decisions += one.arms.len() as u64,
             _ => {}
@@ -105,7 +113,9 @@ impl Visitor for Cost<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         self.parts += 2;
         match &stmt.kind {
-            StmtKind::While { .. } | StmtKind::For { .. } | StmtKind::ForEach { .. } => self.has_loop = true,
+            StmtKind::While { .. } | StmtKind::For { .. } | StmtKind::ForEach { .. } => {
+                self.is_unknown = true
+            }
             StmtKind::If { .. } => self.decisions += 1,
             StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => self.index(&lvalue.kind),
             _ => {}

@@ -5,11 +5,11 @@ use std::cell::OnceCell;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::callbacks::has_iterator_in;
-use super::outline::{headers, turn_entries};
+use super::dominators::Dominators;
+use super::iterator_loops::{headers, iteration_entries};
+use super::loop_iterators::has_iterator_in;
+use super::{Block, MirFunction, Predecessors};
 use crate::index::IndexVec;
-use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, MirFunction, Predecessors};
 
 /// The control flow of a function.
 pub struct Flow {
@@ -63,7 +63,7 @@ fn iterations(function: &MirFunction, flow: &Flow) -> IndexVec<Block, IterationI
     let asked = asked_before(function, flow);
     let iteration = |asked: &u32| IterationId { entry: None, asked: *asked };
     let mut iterations: IndexVec<Block, IterationId> = asked.iter().map(iteration).collect();
-    let entries = turn_entries(function, &flow.order, &flow.predecessors, &flow.dominators);
+    let entries = iteration_entries(function, &flow.order, &flow.predecessors, &flow.dominators);
     entries.for_each(|entry| iterations[entry].entry = Some(entry));
     for block in &flow.order {
         let around = flow.dominators.immediate(*block).and_then(|above| iterations[above].entry);

@@ -1,13 +1,13 @@
-//! Which pointers may lead to memory on the stack that somebody else uses.
+//! The pointers that may point to stack memory which other code uses.
 
 use std::collections::BTreeSet;
 
-use super::super::outline::Loop;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
+use crate::kernel::mir::iterator_loops::IteratorLoop;
 use crate::kernel::mir::{Callee, Helper, Inst, MirFunction, Op, Origin, Program, Slot, Type, Value};
 
-/// The functions that may be given a pointer to their caller's stack.
+/// The functions that may get a pointer to their caller's stack.
 pub struct Receivers(BTreeSet<FuncId>);
 
 impl Receivers {
@@ -17,16 +17,16 @@ impl Receivers {
         loop {
             let before = found.0.len();
             for function in &program.functions {
-                let pointers = Pointers::new(function, &found, &none);
-                let mut given = Vec::new();
+                let pointers = StackPointers::new(function, &found, &none);
+                let mut called = Vec::new();
                 for inst in function.blocks.iter().flat_map(|block| &block.insts) {
                     if let Op::Call { callee: Callee::Function(id), args } = &inst.op
                         && args.iter().any(|arg| pointers.may_be_foreign_stack(*arg))
                     {
-                        given.push(*id);
+                        called.push(*id);
                     }
                 }
-                found.0.extend(given);
+                found.0.extend(called);
             }
             if found.0.len() == before {
                 return found;
@@ -36,20 +36,24 @@ impl Receivers {
 }
 
 /// The pointers of a function.
-pub struct Pointers<'a> {
+pub struct StackPointers<'a> {
     function: &'a MirFunction,
     ops: IndexVec<Value, Option<&'a Op>>,
     /// The arguments of each parameter of a block.
     passed: IndexVec<Value, Vec<Value>>,
-    /// The function may be given pointers to its caller's stack.
+    /// Whether the function may get pointers to its caller's stack.
     receives: bool,
-    /// Slots that only the code in question uses.
+    /// The slots that only the loop body uses.
     own: &'a BTreeSet<Slot>,
 }
 
-impl<'a> Pointers<'a> {
-    /// With the slots that only the code in question uses.
-    pub fn new(function: &'a MirFunction, receivers: &Receivers, own: &'a BTreeSet<Slot>) -> Pointers<'a> {
+impl<'a> StackPointers<'a> {
+    /// `own` are the slots that only the loop body uses.
+    pub fn new(
+        function: &'a MirFunction,
+        receivers: &Receivers,
+        own: &'a BTreeSet<Slot>,
+    ) -> StackPointers<'a> {
         let mut passed: IndexVec<Value, Vec<Value>> = function.values.iter().map(|_| Vec::new()).collect();
         for target in function.blocks.iter().flat_map(|block| block.term.targets()) {
             for (param, arg) in function.blocks[target.block].params.iter().zip(&target.args) {
@@ -57,10 +61,10 @@ impl<'a> Pointers<'a> {
             }
         }
         let receives = receivers.0.contains(&function.id);
-        Pointers { function, ops: function.definitions(), passed, receives, own }
+        StackPointers { function, ops: function.definitions(), passed, receives, own }
     }
 
-    /// Whether a value may be a pointer to the stack, but for slots of its own.
+    /// Whether a value may be a pointer to stack memory other than the body's own.
     pub fn may_be_foreign_stack(&self, value: Value) -> bool {
         let mut seen = BTreeSet::new();
         let mut open = vec![value];
@@ -93,8 +97,8 @@ impl<'a> Pointers<'a> {
         self.function.blocks[self.function.entry()].params.contains(&value)
     }
 
-    /// Whether a loop may write to the stack, but for slots of its own.
-    pub fn writes(&self, one: &Loop) -> bool {
+    /// Whether a loop may write to stack memory other than its own.
+    pub fn writes(&self, one: &IteratorLoop) -> bool {
         let blocks = one.blocks.iter().map(|block| &self.function.blocks[*block]);
         blocks.flat_map(|data| &data.insts).any(|inst| self.inst_writes(inst))
     }
@@ -118,7 +122,7 @@ impl<'a> Pointers<'a> {
     }
 }
 
-/// Whether what is called may write behind the pointers that it is given.
+/// Whether a callee may write to the pointees of its arguments.
 fn writes(callee: Callee) -> bool {
     let only_reads = [
         Helper::MapLookup,

@@ -1,29 +1,29 @@
-//! The iterators and walks of a function, and how they go away.
+//! The iterators of a function: number iterators and map iterations, and how they are removed.
 
 use std::collections::BTreeSet;
 
-use crate::kernel::mir::{
-    Block, BlockData, Callee, Condition, Inst, IterStep, KeptReason, Kfunc, MapIter, MirFunction, Op, Slot,
-    Target, Terminator, Type, Value,
+use super::dominators::Dominators;
+use super::{
+    BinaryOp, Block, Callee, Condition, Inst, IterStep, KeptReason, Kfunc, MapIter, MirFunction, Op, Slot,
+    Target, Terminator, Value,
 };
-use crate::kernel::pass::reachable_predecessors;
 use crate::source::Span;
 
-/// An iterator, or a walk.
-pub struct Iterator {
-    /// Where the kernel keeps it.
+/// An iterator.
+pub struct LoopIterator {
+    /// The stack slot of its state.
     pub slot: Slot,
-    /// What its turns are about.
+    /// What it enumerates.
     pub over: Over,
-    /// Where it is asked; nowhere, if not in one place.
+    /// The block that asks for the next item; `None` if not exactly one does.
     pub header: Option<Block>,
     /// The loop in the script.
     pub span: Span,
-    /// What starting it gives.
+    /// The result of starting it, which is 0.
     zero: Option<Value>,
 }
 
-/// What turns are about.
+/// What an iterator enumerates.
 #[derive(Debug, Clone, Copy)]
 pub enum Over {
     /// Numbers from 0 on: how many, in 32 bits.
@@ -32,7 +32,7 @@ pub enum Over {
     Map(Value),
 }
 
-/// What is done with an iterator, and which.
+/// The step of an iterator that an instruction is, and the slot of the iterator.
 fn call(inst: &Inst, addresses: &[(Value, Slot)]) -> Option<(IterStep, Slot)> {
     let Op::Call { callee, args } = &inst.op else { return None };
     let step = callee.step()?;
@@ -40,29 +40,40 @@ fn call(inst: &Inst, addresses: &[(Value, Slot)]) -> Option<(IterStep, Slot)> {
     Some((step, slot))
 }
 
-/// The addresses of slots.
+/// The values that are addresses of stack slots.
 fn addresses(function: &MirFunction) -> Vec<(Value, Slot)> {
-    let insts = function.blocks.iter().flat_map(|block| &block.insts);
-    let found = insts.filter_map(|inst| match inst.op {
+    let found = function.insts().filter_map(|inst| match inst.op {
         Op::StackAddr { slot, .. } => Some((inst.result?, slot)),
         _ => None,
     });
     found.collect()
 }
 
-/// Whether an instruction does anything with an iterator or a walk.
+/// Whether an instruction is a step of an iterator.
 pub fn is_step(inst: &Inst) -> bool {
     matches!(inst.op, Op::Call { callee, .. } if callee.step().is_some())
 }
 
-/// Whether an instruction does anything with a walk.
-pub fn is_of_walk(inst: &Inst) -> bool {
-    matches!(inst.op, Op::Call { callee: Callee::MapIter(_), .. })
+/// Whether a function has an iterator.
+pub fn has_iterator(function: &MirFunction) -> bool {
+    has_iterator_in(function, &function.reverse_postorder())
 }
 
-impl Iterator {
-    /// All of a function.
-    pub fn all(function: &MirFunction) -> Vec<Iterator> {
+/// Whether one of the blocks has a step of an iterator.
+pub fn has_iterator_in(function: &MirFunction, blocks: &[Block]) -> bool {
+    blocks.iter().flat_map(|block| &function.blocks[*block].insts).any(is_step)
+}
+
+/// Whether a function iterates over a map.
+pub fn has_map_iteration(function: &MirFunction) -> bool {
+    let order = function.reverse_postorder();
+    let is_of_map = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::MapIter(_), .. });
+    order.iter().flat_map(|block| &function.blocks[*block].insts).any(is_of_map)
+}
+
+impl LoopIterator {
+    /// All iterators of a function.
+    pub fn all(function: &MirFunction) -> Vec<LoopIterator> {
         let addresses = addresses(function);
         let order = function.reverse_postorder();
         let blocks_that = |wanted: IterStep, slot: Slot| {
@@ -83,32 +94,29 @@ impl Iterator {
             let asked = blocks_that(IterStep::Next, slot);
             let alone = asked.len() == 1 && blocks_that(IterStep::New, slot).len() == 1;
             let header = asked.first().copied().filter(|_| alone);
-            found.push(Iterator { slot, over, header, span: inst.span, zero: inst.result });
+            found.push(LoopIterator { slot, over, header, span: inst.span, zero: inst.result });
         }
         found
     }
 
-    /// Gives each turn a block of its own to start in: an empty turn has none, and a turn may start where
-    /// others go on.
+    /// Inserts a block of its own at the start of each iteration: an empty body has none, and other code may
+    /// jump to the first block of a body.
     pub fn give_entries(function: &mut MirFunction) {
-        for iterator in Iterator::all(function) {
-            let Some(header) = iterator.header else { continue };
-            let span = function.blocks[header].span;
-            let Terminator::Branch { otherwise, .. } = &function.blocks[header].term else { continue };
-            let term = Terminator::Jump(otherwise.clone());
-            let entry = function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span });
+        for header in LoopIterator::all(function).into_iter().filter_map(|one| one.header) {
+            let entry = function.push_block(function.blocks[header].span);
             if let Terminator::Branch { otherwise, .. } = &mut function.blocks[header].term {
-                *otherwise = Target::to(entry);
+                let first = std::mem::replace(otherwise, Target::to(entry));
+                function.blocks[entry].term = Terminator::Jump(first);
             }
         }
     }
 
-    /// Whether it walks through a map.
-    pub fn is_walk(&self) -> bool {
+    /// Whether it enumerates the entries of a map.
+    pub fn is_over_map(&self) -> bool {
         matches!(self.over, Over::Map(_))
     }
 
-    /// The values that are 0 because they are made of what starting it gives.
+    /// The values that are 0 because they are computed from the result of starting it.
     pub fn zeros(&self, function: &MirFunction) -> BTreeSet<Value> {
         let mut zeros: BTreeSet<Value> = self.zero.into_iter().collect();
         let ops = function.definitions();
@@ -120,10 +128,8 @@ impl Iterator {
                 let zero = |value: Value| zeros.contains(&value);
                 let more = match op {
                     Op::ZeroExtend(from) | Op::Truncate(from) => zero(*from),
-                    Op::Binary(crate::kernel::mir::BinaryOp::Shl, from, by) => {
-                        zero(*from) && is_constant(*by)
-                    }
-                    Op::Binary(crate::kernel::mir::BinaryOp::Or, a, b) => zero(*a) && zero(*b),
+                    Op::Binary(BinaryOp::Shl, from, by) => zero(*from) && is_constant(*by),
+                    Op::Binary(BinaryOp::Or, a, b) => zero(*a) && zero(*b),
                     _ => false,
                 };
                 if more {
@@ -136,7 +142,7 @@ impl Iterator {
         }
     }
 
-    /// Takes its start and its end out of the function.
+    /// Removes its start and its end from the function.
     pub fn remove(&self, function: &mut MirFunction) -> Result<(), KeptReason> {
         self.header.ok_or(KeptReason::Shape)?;
         let addresses = addresses(function);
@@ -154,14 +160,15 @@ impl Iterator {
         Ok(())
     }
 
-    /// Makes a branch of a loop over numbers that never comes back: there is one turn, or none.
+    /// Replaces a loop over numbers that is never repeated by a branch: there is one iteration, or none.
     pub fn run_once(&self, function: &mut MirFunction) -> Result<(), KeptReason> {
-        let (Some(header), Over::Numbers(turns)) = (self.header, self.over) else {
+        let (Some(header), Over::Numbers(iterations)) = (self.header, self.over) else {
             return Err(KeptReason::Shape);
         };
-        let dominators =
-            crate::kernel::mir::dominators::Dominators::new(function, &function.reverse_postorder());
-        if reachable_predecessors(function)[header].iter().any(|from| dominators.dominates(header, *from)) {
+        let order = function.reverse_postorder();
+        let predecessors = function.predecessors(&order);
+        let dominators = Dominators::of(&order, &predecessors);
+        if predecessors[header].iter().any(|from| dominators.dominates(header, *from)) {
             return Err(KeptReason::Shape);
         }
         self.remove(function)?;
@@ -169,18 +176,17 @@ impl Iterator {
         let asks = |inst: &Inst| call(inst, &addresses) == Some((IterStep::Next, self.slot));
         let insts = &mut function.blocks[header].insts;
         let at = insts.iter().position(asks).ok_or(KeptReason::Shape)?;
-        let turn = insts[at].result.ok_or(KeptReason::Shape)?;
-        let none = function.values.push(Type::I32);
-        function.blocks[header].insts[at] = Inst { result: Some(none), op: Op::Const(0), span: self.span };
-        let all = function.blocks.iter().flat_map(|block| &block.insts);
-        let counters: BTreeSet<Value> =
-            all.filter(|inst| inst.op == Op::NonNull(turn)).filter_map(|inst| inst.result).collect();
+        let item = insts[at].result.ok_or(KeptReason::Shape)?;
+        let zero = function.values.push(super::Type::I32);
+        insts[at] = Inst { result: Some(zero), op: Op::Const(0), span: self.span };
+        let checks = function.insts().filter(|inst| inst.op == Op::NonNull(item));
+        let counters: BTreeSet<Value> = checks.filter_map(|inst| inst.result).collect();
         for block in function.blocks.iter_mut() {
-            block.insts.retain(|inst| inst.op != Op::NonNull(turn));
+            block.insts.retain(|inst| inst.op != Op::NonNull(item));
             for inst in &mut block.insts {
                 match &inst.op {
-                    Op::IsNull(value) if *value == turn => {
-                        inst.op = Op::Compare(Condition::Eq, turns, none);
+                    Op::IsNull(value) if *value == item => {
+                        inst.op = Op::Compare(Condition::Eq, iterations, zero);
                     }
                     Op::Load { base, .. } if counters.contains(base) => inst.op = Op::Const(0),
                     _ => {}

@@ -1,4 +1,4 @@
-//! How many bytes behind a pointer a body uses.
+//! How many bytes of the pointee of a pointer code accesses: the verifier wants the size of each memory parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,21 @@ use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Block, Callee, Inst, MirFunction, Op, Origin, Type, Value};
 
-/// Most bytes behind a pointer that are looked for.
+/// The limit of bytes that are looked for.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Blocks that use pointers from outside.
-pub struct Reach<'a> {
+pub struct Pointees<'a> {
     pub function: &'a MirFunction,
     pub blocks: &'a BTreeSet<Block>,
     pub ops: &'a IndexVec<Value, Option<Op>>,
-    /// What bodies use behind the pointers that they are given last.
+    /// The pointee sizes of the last parameters of other outlined functions.
     pub pointee_bytes: &'a BTreeMap<FuncId, Vec<u32>>,
 }
 
-impl Reach<'_> {
-    /// Bytes behind a pointer to memory, which may be null; `None` if not all uses show how many.
+impl Pointees<'_> {
+    /// The bytes that are accessed of the pointee of a pointer to memory, which may be null; `None` if not all uses
+    /// show how many.
     pub fn pointer(&self, pointer: Value) -> Option<u32> {
         let Type::Ptr(origin) = self.function.values[pointer] else { return None };
         let known =
@@ -29,7 +30,7 @@ impl Reach<'_> {
         u32::try_from(bytes.max(1)).ok()
     }
 
-    /// The same with one that lies so many bytes behind it.
+    /// The same for a pointer at an offset from it.
     fn bytes(&self, pointer: Value, at: u64) -> Option<u64> {
         let data = &self.function.blocks;
         let is_passed = |block: &Block| data[*block].term.operands().contains(&pointer);
@@ -46,15 +47,15 @@ impl Reach<'_> {
     }
 
     fn used_by(&self, inst: &Inst, pointer: Value, at: u64) -> Option<u64> {
-        let behind = |offset: i16, bytes: u64| Some(at.checked_add_signed(offset.into())? + bytes);
+        let end = |offset: i16, bytes: u64| Some(at.checked_add_signed(offset.into())? + bytes);
         match &inst.op {
             Op::IsNull(_) => Some(at),
             Op::NonNull(_) => self.bytes(inst.result?, at),
-            // What is read there would be a number to the verifier.
+            // A pointer in memory of unknown type is a number to the verifier.
             Op::Load { .. } if self.function.values[inst.result?].bits().is_none() => None,
-            Op::Load { size, offset, .. } => behind(*offset, size.bytes().into()),
+            Op::Load { size, offset, .. } => end(*offset, size.bytes().into()),
             Op::Store { size, offset, value, .. } | Op::AtomicAdd { size, offset, value, .. } => {
-                behind(*offset, size.bytes().into()).filter(|_| *value != pointer)
+                end(*offset, size.bytes().into()).filter(|_| *value != pointer)
             }
             Op::PtrAdd(base, distance) if *base == pointer => {
                 self.bytes(inst.result?, at.checked_add(self.most(*distance)?)?)
@@ -70,7 +71,7 @@ impl Reach<'_> {
         }
     }
 
-    /// The greatest that an index times the size of an element, or a sum of such, can be.
+    /// The maximum of an index times an element size, or of a sum of such products.
     fn most(&self, value: Value) -> Option<u64> {
         match &self.ops[value] {
             Some(Op::Binary(BinaryOp::Add, a, b)) => self.most(*a)?.checked_add(self.most(*b)?),

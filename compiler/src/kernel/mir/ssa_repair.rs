@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::uses;
+use super::{Block, MirFunction, Predecessors, Value};
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, MirFunction, Predecessors, Value};
 
 /// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with a
 /// definition, the value at the block's end; every path to a use goes through one of them. Uses in the
@@ -16,7 +15,7 @@ pub fn run(
     definitions: &BTreeMap<Block, Value>,
     own: Option<Block>,
 ) {
-    let mut users = uses(function, order, value);
+    let mut users = function.users(order, value);
     users.retain(|block| Some(*block) != own);
     if users.is_empty() {
         return;

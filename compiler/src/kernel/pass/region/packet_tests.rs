@@ -1,52 +1,50 @@
-//! Which bytes of packets were tested where: a body tests again what was tested before it, the verifier
-//! brings nothing along.
+//! The tests of packet bytes in a function. A body repeats the tests that were made before it, because the
+//! verifier knows nothing of its parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, MirFunction, Op, Terminator, Value};
 
-/// The tests of a function.
-pub struct Tested {
+/// The tests of a function, by pointer.
+pub struct PacketTests {
     dominators: Dominators,
-    tests: BTreeMap<Value, Vec<Test>>,
+    tests: BTreeMap<Value, Vec<PacketTest>>,
 }
 
-/// A test of bytes behind a pointer.
-struct Test {
-    /// Where they are there: only the test leads to it.
+struct PacketTest {
+    /// The block that is reached only if the test succeeds.
     passed: Block,
     bytes: u32,
-    /// What it compares with.
+    /// The end that it compares with.
     end: Value,
 }
 
-impl Tested {
-    pub fn new(function: &MirFunction) -> Tested {
+impl PacketTests {
+    pub fn new(function: &MirFunction) -> PacketTests {
         let order = function.reverse_postorder();
         let predecessors = function.predecessors(&order);
         let ops = function.definitions();
-        let mut tests: BTreeMap<Value, Vec<Test>> = BTreeMap::new();
+        let mut tests: BTreeMap<Value, Vec<PacketTest>> = BTreeMap::new();
         for block in &order {
             let Terminator::Branch { cond, then, .. } = &function.blocks[*block].term else { continue };
             if let Some(Op::Within { pointer, bytes, end }) = ops[*cond]
                 && predecessors[then.block].len() == 1
             {
-                let test = Test { passed: then.block, bytes: *bytes, end: *end };
+                let test = PacketTest { passed: then.block, bytes: *bytes, end: *end };
                 tests.entry(*pointer).or_default().push(test);
             }
         }
-        Tested { dominators: Dominators::of(&order, &predecessors), tests }
+        PacketTests { dominators: Dominators::of(&order, &predecessors), tests }
     }
 
-    /// The bytes of packets that blocks take for tested and do not test: behind which pointers, and how many.
+    /// The pointers with bytes that blocks access without a test of their own, and how many bytes.
     pub fn untested(&self, function: &MirFunction, blocks: &BTreeSet<Block>) -> Vec<(Value, u32)> {
-        let inside = |block: Block| blocks.contains(&block);
         let mut found = Vec::new();
         for block in blocks {
             for inst in &function.blocks[*block].insts {
                 if let Op::InPacket { pointer, bytes } = inst.op
-                    && self.end(pointer, bytes, *block, inside).is_none()
+                    && self.end(pointer, bytes, *block, |passed| blocks.contains(&passed)).is_none()
                 {
                     found.push((pointer, bytes));
                 }
@@ -55,8 +53,8 @@ impl Tested {
         found
     }
 
-    /// What so many bytes behind a pointer were compared with on all ways to a block, in one of the blocks
-    /// that count.
+    /// The end that a test compares at least so many bytes of a pointer with, on all paths to a block. Tests count
+    /// by the block that is reached if they succeed.
     pub fn end(
         &self,
         pointer: Value,

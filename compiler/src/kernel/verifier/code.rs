@@ -1,0 +1,142 @@
+//! The verifier's work for MIR.
+
+use std::collections::BTreeMap;
+
+use super::{
+    MAX_BRANCHES_KNOWN, MAX_DECISIONS_ITERATED, MAX_INLINED_OFTEN, MAX_INLINED_ONCE, MAX_ON_ALL_PATHS,
+    MAX_UNROLLED,
+};
+use crate::hir::FuncId;
+use crate::index::IndexVec;
+use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
+use crate::kernel::mir::{
+    Block, BlockData, Callee, FunctionOrigin, Inst, MirFunction, Op, Program, Target, Terminator,
+};
+
+/// Whether a function is small enough to be inlined; `is_only_call` if nothing else calls it.
+pub fn may_inline(callee: &MirFunction, is_only_call: bool) -> bool {
+    let limit = if is_only_call { MAX_INLINED_ONCE } else { MAX_INLINED_OFTEN };
+    instructions(callee) <= limit
+}
+
+/// The instructions of a function, without rematerialised ones, which become part of others.
+fn instructions(function: &MirFunction) -> usize {
+    let count = |block: &BlockData| {
+        let costs = |inst: &&Inst| !matches!(inst.op, Op::Const(_) | Op::StackAddr { .. });
+        block.insts.iter().filter(costs).count() + block.term.targets().len().max(1)
+    };
+    function.reverse_postorder().iter().map(|block| count(&function.blocks[*block])).sum()
+}
+
+/// Whether the iterations of a loop are few enough to be unrolled.
+pub fn may_unroll(iterations: u64, instructions: usize) -> bool {
+    let (most, most_iterations) = MAX_UNROLLED;
+    let all = usize::try_from(iterations).map(|iterations| iterations.saturating_mul(instructions));
+    iterations <= most_iterations && all.is_ok_and(|all| all <= most)
+}
+
+/// Whether the verifier may follow each path of a function separately; not if it has loops. Functions that it
+/// calls do not count.
+pub fn may_follow_all_paths(function: &MirFunction) -> bool {
+    on_all_paths(function).is_some_and(|instructions| instructions <= MAX_ON_ALL_PATHS)
+}
+
+/// The instructions on all paths of a function; `None` if it has loops.
+pub fn on_all_paths(function: &MirFunction) -> Option<u64> {
+    let order = function.reverse_postorder();
+    let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
+    order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
+    let mut paths: IndexVec<Block, u64> = function.blocks.iter().map(|_| 0).collect();
+    paths[function.entry()] = 1;
+    let mut instructions: u64 = 0;
+    for block in order {
+        let data = &function.blocks[block];
+        let own = paths[block].saturating_mul(data.insts.len() as u64 + 2);
+        instructions = instructions.saturating_add(own);
+        for target in data.term.targets() {
+            if position[target.block] <= position[block] {
+                return None;
+            }
+            paths[target.block] = paths[target.block].saturating_add(paths[block]);
+        }
+    }
+    Some(instructions)
+}
+
+/// Whether a function has so many branches that its constants should be hidden from the verifier.
+pub fn has_many_branches(function: &MirFunction) -> bool {
+    let order = function.reverse_postorder();
+    let branches =
+        order.iter().filter(|block| matches!(function.blocks[**block].term, Terminator::Branch { .. }));
+    branches.count() > MAX_BRANCHES_KNOWN
+}
+
+/// Whether a function has a loop whose body should be a function of its own, or is a callback for which that holds.
+pub fn has_large_loop(program: &Program, function: &MirFunction) -> bool {
+    let is_callback = program.loops.are_called_in(function.id) && function.origin == FunctionOrigin::Callback;
+    is_callback && is_large(program, function, &function.reverse_postorder())
+        || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
+}
+
+/// Whether a function has, before all passes, a loop with so many decisions that it stays large.
+pub fn has_huge_loop(program: &Program, function: &MirFunction) -> bool {
+    let mut known = BTreeMap::new();
+    let mut is_huge = |one: &IteratorLoop| {
+        decisions(program, function, &one.blocks, &mut known) > 8 * MAX_DECISIONS_ITERATED
+    };
+    loops(function).iter().any(&mut is_huge)
+}
+
+/// Whether there are too many decisions in blocks of a function, and in what they call, for a loop body.
+pub fn is_large<'b>(
+    program: &Program,
+    function: &MirFunction,
+    blocks: impl IntoIterator<Item = &'b Block>,
+) -> bool {
+    decisions(program, function, blocks, &mut BTreeMap::new()) > MAX_DECISIONS_ITERATED
+}
+
+/// The branches in blocks and in the functions that they call, except outlined ones, which the verifier does not
+/// follow. A branch that stores a constant on the stack on both of its paths counts as three: constants that
+/// nobody reads any more distinguish all later iterations.
+fn decisions<'b>(
+    program: &Program,
+    function: &MirFunction,
+    blocks: impl IntoIterator<Item = &'b Block>,
+    known: &mut BTreeMap<FuncId, usize>,
+) -> usize {
+    let mut found: usize = 0;
+    let definitions = function.definitions();
+    let stays = |inst: &Inst| match inst.op {
+        Op::Store { base, value, .. } => {
+            matches!(definitions[base], Some(Op::StackAddr { .. }))
+                && matches!(definitions[value], Some(Op::Const(_)))
+        }
+        _ => false,
+    };
+    let leaves = |to: &&Target| function.blocks[to.block].insts.iter().any(stays);
+    for data in blocks.into_iter().map(|block| &function.blocks[*block]) {
+        if matches!(data.term, Terminator::Branch { .. }) {
+            let differs = data.term.targets().iter().all(leaves);
+            found = found.saturating_add(if differs { 3 } else { 1 });
+        }
+        for inst in &data.insts {
+            if let Op::Call { callee: Callee::Function(id), .. } = inst.op
+                && !program.is_body(id)
+            {
+                found = found.saturating_add(decisions_of(program, id, known));
+            }
+        }
+    }
+    found
+}
+
+fn decisions_of(program: &Program, id: FuncId, known: &mut BTreeMap<FuncId, usize>) -> usize {
+    if let Some(found) = known.get(&id) {
+        return *found;
+    }
+    let callee = program.functions.iter().find(|one| one.id == id);
+    let found = callee.map_or(0, |callee| decisions(program, callee, &callee.reverse_postorder(), known));
+    known.insert(id, found);
+    found
+}
