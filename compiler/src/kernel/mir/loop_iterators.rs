@@ -143,8 +143,7 @@ impl LoopIterator {
     }
 
     /// Removes its start and its end from the function.
-    pub fn remove(&self, function: &mut MirFunction) -> Result<(), KeptReason> {
-        self.header.ok_or(KeptReason::Shape)?;
+    pub fn remove(&self, function: &mut MirFunction) {
         let addresses = addresses(function);
         for block in function.blocks.iter_mut() {
             block.insts.retain_mut(|inst| match (call(inst, &addresses), inst.result) {
@@ -157,7 +156,6 @@ impl LoopIterator {
                 _ => true,
             });
         }
-        Ok(())
     }
 
     /// Replaces a loop over numbers that is never repeated by a branch: there is one iteration, or none.
@@ -171,7 +169,7 @@ impl LoopIterator {
         if predecessors[header].iter().any(|from| dominators.dominates(header, *from)) {
             return Err(KeptReason::Shape);
         }
-        self.remove(function)?;
+        self.remove(function);
         let addresses = addresses(function);
         let asks = |inst: &Inst| call(inst, &addresses) == Some((IterStep::Next, self.slot));
         let insts = &mut function.blocks[header].insts;

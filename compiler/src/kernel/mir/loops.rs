@@ -9,10 +9,10 @@ use crate::source::Span;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Loops {
     /// Whether every loop becomes a call of `bpf_loop` because the kernel has no iterators
-    /// (`pass::callbacks`).
+    /// (`pass::loop_callbacks`).
     pub called: bool,
     /// The functions of programs with a map iteration, where each loop becomes a callback loop too
-    /// (`pass::callbacks`).
+    /// (`pass::loop_callbacks`).
     pub with_map_iteration: BTreeSet<FuncId>,
     /// For loop bodies and helpers, the pointee size in bytes of each of their last parameters, which are
     /// pointers.

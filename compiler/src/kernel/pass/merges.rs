@@ -15,12 +15,12 @@
 use std::collections::BTreeSet;
 
 use super::origins::Origins;
+use super::region::HiddenZeros;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
-use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
+use crate::kernel::mir::{Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
 use crate::kernel::verifier::code::has_many_branches;
-use crate::source::Span;
 
 /// Runs the pass; gives whether anything changed. It must be the last, and run once.
 pub fn run(function: &mut MirFunction) -> bool {
@@ -38,15 +38,7 @@ pub fn run(function: &mut MirFunction) -> bool {
     let mut merges = Merges { function, constant, decides, kept: IndexVec::new(), zeros: None };
     merges.keep();
     order.into_iter().for_each(|block| merges.hide(block));
-    merges.finish()
-}
-
-/// Numbers that are 0, which the verifier does not know.
-struct Zeros {
-    narrow: Value,
-    wide: Value,
-    /// What makes them.
-    insts: Vec<Inst>,
+    merges.zeros.is_some()
 }
 
 struct Merges<'a> {
@@ -56,7 +48,7 @@ struct Merges<'a> {
     decides: IndexVec<Value, bool>,
     /// Whether a record is given back depends on it, or an address without a check between.
     kept: IndexVec<Value, bool>,
-    zeros: Option<Zeros>,
+    zeros: Option<HiddenZeros>,
 }
 
 /// Whether an instruction gives a record back.
@@ -174,53 +166,22 @@ impl Merges<'_> {
 
     fn hidden(&mut self, block: Block, value: Value) -> Value {
         let ty = self.function.values[value];
-        let zero = match ty {
-            Type::I32 => self.zeros().narrow,
-            Type::I64 => self.zeros().wide,
-            Type::Ptr(_) => return value,
-        };
-        let result = self.function.values.push(ty);
-        let span = self.function.blocks[block].span;
-        let op = Op::Opaque { value, zero };
-        self.function.blocks[block].insts.push(Inst { result: Some(result), op, span });
-        result
-    }
-
-    fn zeros(&mut self) -> &Zeros {
-        let (function, zeros) = (&mut *self.function, &mut self.zeros);
-        zeros.get_or_insert_with(|| Zeros::new(function))
-    }
-
-    fn finish(self) -> bool {
-        let Some(zeros) = self.zeros else { return false };
-        let entry = self.function.entry();
-        self.function.blocks[entry].insts.splice(0..0, zeros.insts);
-        true
+        if let Type::Ptr(_) = ty {
+            return value;
+        }
+        let function = &mut *self.function;
+        let zero = self.zeros.get_or_insert_with(|| zeros(function)).of(ty);
+        function.append(block, ty, Op::Opaque { value, zero })
     }
 }
 
-impl Zeros {
-    /// One of two numbers in a row is even, so the lowest bit of their product is 0; times any number it
-    /// still is.
-    fn new(function: &mut MirFunction) -> Zeros {
-        let mut insts = Vec::new();
-        let span: Span = function.span;
-        let mut value = |ty, op| {
-            let result = function.values.push(ty);
-            insts.push(Inst { result: Some(result), op, span });
-            result
-        };
-        let call = Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() };
-        let any = value(Type::I64, call);
-        let one = value(Type::I64, Op::Const(1));
-        let half = value(Type::I64, Op::Const(32));
-        let next = value(Type::I64, Op::Binary(BinaryOp::Add, any, one));
-        let product = value(Type::I64, Op::Binary(BinaryOp::Mul, next, any));
-        let bit = value(Type::I64, Op::Binary(BinaryOp::And, product, one));
-        let low = value(Type::I64, Op::Binary(BinaryOp::Mul, bit, any));
-        let high = value(Type::I64, Op::Binary(BinaryOp::Shl, low, half));
-        let wide = value(Type::I64, Op::Binary(BinaryOp::Or, high, low));
-        let narrow = value(Type::I32, Op::Truncate(wide));
-        Zeros { narrow, wide, insts }
-    }
+/// Computes hidden zeros at the function's start.
+fn zeros(function: &mut MirFunction) -> HiddenZeros {
+    let entry = function.entry();
+    let rest = std::mem::take(&mut function.blocks[entry].insts);
+    let random = Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() };
+    let number = function.append(entry, Type::I64, random);
+    let zeros = HiddenZeros::new(function, entry, number);
+    function.blocks[entry].insts.extend(rest);
+    zeros
 }

@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::constants;
 use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
+use crate::kernel::mir::loop_iterators::{LoopIterator, Over, is_step};
 use crate::kernel::mir::ssa_repair;
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Inst, IterStep, Kfunc, MirFunction, Op, Slot, Target, Terminator, Type, Value,
+    Block, BlockData, Callee, Inst, IterStep, MirFunction, Op, Target, Terminator, Type, Value,
 };
 use crate::kernel::verifier::code::may_unroll;
 
-/// Whether a function has a loop under an iterator.
+/// Whether a function has a loop over numbers under an iterator.
 pub fn has_loop(function: &MirFunction) -> bool {
-    let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
-    insts.any(|inst| kfunc(inst).is_some())
+    LoopIterator::all(function).iter().any(|one| !one.is_over_map())
 }
 
 /// Unrolls all loops that are small enough; returns whether there were any.
@@ -44,18 +44,10 @@ fn asked(term: &Terminator) -> Option<Value> {
     }
 }
 
-fn kfunc(inst: &Inst) -> Option<(Kfunc, &[Value])> {
-    match &inst.op {
-        Op::Call { callee: Callee::Kfunc(kfunc), args } => Some((*kfunc, args)),
-        _ => None,
-    }
-}
-
 /// A loop that can be unrolled.
 struct Plan {
     of: IteratorLoop,
-    slot: Slot,
-    first: u64,
+    iterator: LoopIterator,
     iterations: u64,
 }
 
@@ -63,43 +55,30 @@ impl Plan {
     fn new(function: &MirFunction, of: IteratorLoop) -> Option<Plan> {
         let header = &function.blocks[of.header];
         let [next, null] = header.insts.as_slice() else { return None };
-        let (Kfunc::IterNumNext, [iterator]) = kfunc(next)? else { return None };
-        let iteration = next.result?;
-        if null.op != Op::IsNull(iteration) || null.result != asked(&header.term) {
+        let iterator = LoopIterator::all(function).into_iter().find(|one| one.header == Some(of.header))?;
+        let (Over::Numbers(iterations), Some(item)) = (iterator.over, next.result) else { return None };
+        if null.op != Op::IsNull(item) || null.result != asked(&header.term) {
             return None;
         }
         let ops = function.definitions();
-        let slot_of = |value: Value| match ops[value] {
-            Some(Op::StackAddr { slot, .. }) => Some(*slot),
-            _ => None,
-        };
-        let slot = slot_of(*iterator)?;
-        let slot_data = function.slots[slot];
-        let mut started = Vec::new();
-        for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        let is_unfit = |inst: &Inst| {
             let operands = inst.op.operands();
-            for used in operands.iter().copied().filter_map(slot_of) {
-                let same_bytes = function.slots[used].position == slot_data.position;
-                match kfunc(inst) {
-                    Some((Kfunc::IterNumNew, args)) if used == slot => started.push(args.to_vec()),
-                    Some((Kfunc::IterNumNext, _)) if used == slot && inst != next => return None,
-                    // An exit of the loop may serve another iterator in the same bytes.
-                    Some(_) if used != slot && same_bytes => return None,
-                    None if used == slot => return None,
-                    _ => {}
+            let is_used = |value: &Value| match ops[*value] {
+                Some(Op::StackAddr { slot, .. }) if *slot == iterator.slot => !is_step(inst),
+                // An exit of the loop may serve another iterator in the same bytes.
+                Some(Op::StackAddr { slot, .. }) => {
+                    is_step(inst) && function.slots[*slot].position == function.slots[iterator.slot].position
                 }
-            }
-            let of_iteration = operands.contains(&iteration);
-            if of_iteration && inst != null && !of.reads_iteration(inst) {
-                return None;
-            }
+                _ => false,
+            };
+            operands.iter().any(is_used)
+                || operands.contains(&item) && inst != null && !of.reads_iteration(inst)
+        };
+        if function.insts().any(is_unfit) {
+            return None;
         }
-        let [start] = started.as_slice() else { return None };
-        let constants = constants(function);
-        let [_, first, end] = start.as_slice() else { return None };
-        let (first, end) = (constants[*first]?, constants[*end]?);
-        let iterations = end.checked_sub(first)?;
-        let plan = Plan { of, slot, first, iterations };
+        let iterations = constants(function)[iterations]?;
+        let plan = Plan { of, iterator, iterations };
         plan.is_plain(function).then_some(plan)
     }
 
@@ -156,9 +135,8 @@ impl Plan {
             }
             let term = copy.term(&Terminator::Jump(next_target));
             function.blocks[*header] = BlockData { params, insts: Vec::new(), term, span: data.span };
-            let number = self.first + iteration as u64;
             for block in bodies {
-                let defined = copy.body(function, *block, number, &self.of);
+                let defined = copy.body(function, *block, iteration as u64, &self.of);
                 function.blocks[copy.blocks[block]] = defined;
             }
             for block in bodies.iter().chain([&self.of.header]) {
@@ -191,26 +169,7 @@ impl Plan {
         for (value, by_block) in definitions {
             ssa_repair::run(function, (&order, &predecessors), value, &by_block, None);
         }
-        self.drop_iterator(function);
-    }
-
-    /// Removes the calls that start and release the iterator; the result of starting it becomes 0.
-    fn drop_iterator(&self, function: &mut MirFunction) {
-        let ops = function.definitions();
-        let addresses = ops.iter_enumerated().filter_map(|(value, op)| match op {
-            Some(Op::StackAddr { slot, .. }) if *slot == self.slot => Some(value),
-            _ => None,
-        });
-        let addresses: BTreeSet<Value> = addresses.collect();
-        for block in function.blocks.iter_mut() {
-            block.insts.retain_mut(|inst| match kfunc(inst) {
-                Some((of, [iterator, ..])) if addresses.contains(iterator) => {
-                    inst.op = Op::Const(0);
-                    of == Kfunc::IterNumNew && inst.result.is_some()
-                }
-                _ => true,
-            });
-        }
+        self.iterator.remove(function);
     }
 }
 

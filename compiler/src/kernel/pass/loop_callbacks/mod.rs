@@ -126,7 +126,8 @@ fn replace(
         return Ok(None);
     };
     let zeros = iterator.zeros(function);
-    iterator.remove(function)?;
+    iterator.header.ok_or(KeptReason::Shape)?;
+    iterator.remove(function);
     if iterator.is_over_map() && !one.absorb_ends(function) {
         return Err(KeptReason::Shape);
     }
