@@ -88,7 +88,7 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(401, from.expr.span, text).help("write `path(&file->f_path)`"));
             return self.error_expr(span);
         }
-        let ty = self.text_type(wanted);
+        let ty = self.destination_text(wanted);
         let address = Box::new(self.address(from.expr));
         self.kernel_builtin(KernelBuiltin::Path(address), ty, span)
     }
@@ -99,7 +99,7 @@ impl Body<'_, '_> {
                 Some(size) => self.checker.types.str_type(size),
                 None => return self.error_expr(span),
             },
-            None => self.text_type(wanted),
+            None => self.destination_text(wanted),
         };
         let from = self.not_last(|body| body.expr(&args[0], None));
         match self.checker.types.kind(from.expr.ty) {
@@ -147,7 +147,7 @@ impl Body<'_, '_> {
             );
             return self.error_expr(span);
         }
-        let ty = self.text_type(wanted);
+        let ty = self.destination_text(wanted);
         let pointers = Box::new(self.address(from.expr));
         self.kernel_builtin(KernelBuiltin::Join { pointers, separator }, ty, span)
     }
@@ -184,14 +184,14 @@ impl Body<'_, '_> {
         let locator = self.load(&locator);
         let ty = match wanted.map(|ty| (ty, self.checker.types.kind(ty))) {
             Some((ty, TypeKind::Array(element, _))) if self.checker.types.int(*element).is_some() => ty,
-            _ => self.text_type(wanted),
+            _ => self.destination_text(wanted),
         };
         let locator = Box::new(locator.expr);
         Some(self.kernel_builtin(KernelBuiltin::RecordBytes { locator, relative }, ty, expr.span))
     }
 
     /// The type of a text for a destination.
-    fn text_type(&mut self, wanted: Option<TypeId>) -> TypeId {
+    fn destination_text(&mut self, wanted: Option<TypeId>) -> TypeId {
         let wanted = wanted.map(|ty| self.checker.types.kind(ty));
         let size = match wanted {
             Some(TypeKind::Str(size)) => (*size).min(MAX_BYTES),
