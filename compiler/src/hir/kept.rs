@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! print_kept()
-//!     -> table = new table("calls", ["key", "value"])
+//!     -> a call of a function:
+//!        table = new table("calls", ["key", "value"])
 //!        for (key, value in calls) { append(table, key, value) }
 //!        write(table, sorted by the column "value")
 //! ```
@@ -15,8 +16,8 @@ use std::collections::BTreeSet;
 use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    Block, Expr, ExprKind, GlobalId, Half, Hir, HistogramScale, Local, LocalId, Lvalue, LvalueKind, MapId,
-    MapIteration, Stmt, StmtKind, UserBuiltin,
+    Block, Expr, ExprKind, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, HistogramScale, Local,
+    LocalId, Lvalue, LvalueKind, MapId, MapIteration, Stmt, StmtKind, Target, UserBuiltin,
 };
 use crate::index::IndexVec;
 use crate::source::Span;
@@ -28,33 +29,60 @@ const VALUE: &str = "value";
 /// The column of the numbers of elements.
 const INDEX: &str = "index";
 
-/// Rewrites the functions of the userspace half.
+/// The function that prints; no name in a script can contain a colon.
+const NAME: &str = "ks:print_kept";
+
+/// Rewrites the functions of the userspace half: calls of `print_kept` become calls of a function that
+/// prints.
 pub fn rewrite(hir: &mut Hir) {
-    let is_user = |half: Half| half == Half::User;
-    let mut calls = Calls(false);
+    let is_user = |function: &&HirFunction| function.kind.half() == Half::User;
+    let mut first = FirstCall(None);
     let mut named = Named::default();
-    for function in hir.functions.iter().filter(|one| is_user(one.kind.half())) {
-        visit::block(&mut calls, &function.body);
+    for function in hir.functions.iter().filter(is_user) {
+        visit::block(&mut first, &function.body);
         visit::block(&mut named, &function.body);
     }
-    if !calls.0 {
-        return;
-    }
+    let Some(span) = first.0 else { return };
     let kept = Kept::of(hir, &named);
-    let mut functions = std::mem::take(&mut hir.functions);
-    for function in functions.iter_mut().filter(|one| is_user(one.kind.half())) {
-        let mut rewriter = Rewriter { hir, kept: &kept, locals: &mut function.locals };
-        visit_mut::block(&mut rewriter, &mut function.body);
+    let mut locals = IndexVec::new();
+    let body = Printer { hir, kept: &kept, locals: &mut locals }.prints(span);
+    let print = hir.functions.push(HirFunction {
+        name: NAME.to_owned(),
+        span,
+        kind: FunctionKind::Plain,
+        target: Target::None,
+        params: Vec::new(),
+        ret: hir.types.common().void,
+        locals,
+        body,
+        throws: false,
+        system_call: None,
+        objects: BTreeSet::new(),
+    });
+    for function in hir.functions.iter_mut().filter(|one| one.kind.half() == Half::User) {
+        visit_mut::block(&mut Rewriter(print), &mut function.body);
     }
-    hir.functions = functions;
 }
 
-/// Whether there is a call of `print_kept`.
-struct Calls(bool);
+/// The source range of the first call of `print_kept`.
+struct FirstCall(Option<Span>);
 
-impl Visitor for Calls {
+impl Visitor for FirstCall {
     fn expr(&mut self, expr: &Expr) {
-        self.0 |= matches!(expr.kind, ExprKind::User(UserBuiltin::PrintKept));
+        if matches!(expr.kind, ExprKind::User(UserBuiltin::PrintKept)) {
+            self.0.get_or_insert(expr.span);
+        }
+    }
+}
+
+/// Replaces calls of `print_kept` by calls of this function.
+struct Rewriter(FuncId);
+
+impl VisitorMut for Rewriter {
+    fn expr(&mut self, expr: &mut Expr) {
+        if matches!(expr.kind, ExprKind::User(UserBuiltin::PrintKept)) {
+            expr.kind = ExprKind::Call { func: self.0, args: Vec::new() };
+        }
     }
 }
 
@@ -172,26 +200,14 @@ fn element(hir: &Hir, ty: TypeId) -> Option<TypeId> {
     }
 }
 
-struct Rewriter<'a> {
+/// Makes the statements that print.
+struct Printer<'a> {
     hir: &'a Hir,
     kept: &'a Kept,
     locals: &'a mut IndexVec<LocalId, Local>,
 }
 
-impl VisitorMut for Rewriter<'_> {
-    fn block(&mut self, block: &mut Block) {
-        let is_call = |stmt: &Stmt| {
-            matches!(&stmt.kind, StmtKind::Expr(Expr { kind: ExprKind::User(UserBuiltin::PrintKept), .. }))
-        };
-        while let Some(at) = block.iter().position(is_call) {
-            let span = block[at].span;
-            let stmts = self.prints(span);
-            block.splice(at..=at, stmts);
-        }
-    }
-}
-
-impl Rewriter<'_> {
+impl Printer<'_> {
     fn prints(&mut self, span: Span) -> Block {
         let mut block = Vec::new();
         self.print_variables(span, &mut block);
