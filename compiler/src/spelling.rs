@@ -45,6 +45,7 @@ fn int_text(bytes: u32, signed: bool) -> Option<String> {
 }
 
 /// Returns a neutral value of a type, for a stub's `return`; none for `void`.
+#[cfg(feature = "command")]
 pub(crate) fn zero_text(ty: &KernelType) -> Option<&'static str> {
     match ty {
         KernelType::Void => None,
@@ -60,6 +61,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 /// Whether a word can be the name of a struct's member: `type` may, too (1.2).
+#[cfg(feature = "command")]
 pub(crate) fn is_member_name(name: &str) -> bool {
     name == "type" || is_identifier(name)
 }
