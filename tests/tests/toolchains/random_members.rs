@@ -321,7 +321,8 @@ fn root_random_members_have_the_values_that_c_reads() {
     let (mut compared, mut changed, mut nonzero) = (0u64, 0u64, 0u64);
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     while compared + changed < members {
-        let paths: Vec<_> = std::iter::repeat_with(|| drawn.path()).flatten().take(AT_ONCE as usize).collect();
+        let paths: Vec<_> =
+            std::iter::repeat_with(|| drawn.path()).flatten().take(AT_ONCE as usize).collect();
         let starter = Starter::new();
         let text = script(&paths, starter.0.id());
         let built = try_compile("members", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
