@@ -56,6 +56,7 @@ fn tables() -> [Table; 4] {
             users: &[
                 ("compiler/src/hir/builtin.rs", "the nodes of the typed tree"),
                 ("compiler/src/check/events.rs", "the arguments of each event constructor"),
+                ("compiler/src/implicit_main/main_function.rs", "the calls of a main that is written"),
                 ("compiler/src/user/runtime.rs", "names of routines, which are others by accident"),
             ],
         },

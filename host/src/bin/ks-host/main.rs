@@ -83,7 +83,7 @@ the policy did not let it start; 127 if a file is not a plugin, or is a script w
 not stop when asked and was ended. For several plugins, the first code that is not 0.
 
 Examples:
-  ks-host -e '@tracepoint(\"raw_syscalls/sys_enter\") { calls[comm()] += 1 }'
+  ks-host -e '@tracepoint(\"raw_syscalls/sys_enter\") { calls[comm()] += 1 }' --exec ls
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
   ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
