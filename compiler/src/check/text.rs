@@ -173,7 +173,7 @@ impl Body<'_, '_> {
             .map(|(prefix, relative)| (format!("{prefix}{}", name.name), relative))
             .into_iter()
             .find(|(located, _)| kernel.member(&owner, located).is_some())?;
-        let name = ast::Ident { name: located.into(), span: name.span };
+        let name = ast::Ident { name: located, span: name.span };
         let kind = ast::ExprKind::Field { base: base.clone(), arrow: true, name };
         Some((ast::Expr { kind, span: expr.span }, relative))
     }

@@ -161,7 +161,8 @@ fn root_text_of_calls_and_records_is_what_was_started() {
     let mut child = Command::new("/bin/true").args(&many).spawn().expect("it is there");
     pids.push(child.id());
     child.wait().expect("it is ours");
-    let ran = running.stop();
+    assert!(Command::new("/bin/true").arg("end").status().expect("it is there").success());
+    let ran = running.finish();
     let cut = format!("/bin/true|{}", "long".repeat(40));
     let twenty = many[..19].join("|");
     for line in [
@@ -194,9 +195,8 @@ fn root_paths_lead_through_all_mounts() {
         expected.push((descriptor, real.to_str().expect("text").to_owned()));
         open.push(file);
     }
-    // Tools look for records at least once a second.
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let ran = running.stop();
+    open.push(File::open("/dev/zero").expect("it is there"));
+    let ran = running.finish();
     let cut = |path: &str, size: usize| match path.len() < size {
         true => path.to_owned(),
         false => format!("..{}", &path[path.len() - (size - 3)..]),
