@@ -490,6 +490,36 @@ pub struct Expr {
     pub span: Span,
 }
 
+impl Expr {
+    /// The expressions directly inside, in source order; of a match the value and the arms' results, without
+    /// blocks.
+    pub fn parts(&self) -> Vec<&Expr> {
+        match &self.kind {
+            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) | ExprKind::Cast(inner, _) => vec![inner],
+            ExprKind::Field { base, .. } => vec![base],
+            ExprKind::Index(left, right) | ExprKind::Binary(_, left, right) => vec![left, right],
+            ExprKind::Call { callee, args } => std::iter::once(&**callee).chain(args).collect(),
+            ExprKind::Array(elements) => elements.iter().collect(),
+            ExprKind::Struct { fields, .. } => fields.iter().map(|(_, value)| value).collect(),
+            ExprKind::New(_, flag) => flag.iter().map(|flag| &**flag).collect(),
+            ExprKind::Match { value, arms } => {
+                let results = arms.iter().filter_map(|arm| match &arm.result {
+                    ArmResult::Expr(result) => Some(result),
+                    ArmResult::Block(_) => None,
+                });
+                std::iter::once(&**value).chain(results).collect()
+            }
+            ExprKind::Int(_)
+            | ExprKind::Str(_)
+            | ExprKind::Char(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Null
+            | ExprKind::Name(_)
+            | ExprKind::Type(_) => Vec::new(),
+        }
+    }
+}
+
 /// The forms of expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExprKind {

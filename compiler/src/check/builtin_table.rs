@@ -464,21 +464,21 @@ pub const BUILTINS: &[Builtin] = &[
         &["(pointer) -> str(N)", "(pointer, bytes) -> str(N)"],
         "The text at an address of the kernel or of a user program. Without `bytes` the destination says how \
          long it may be, else it has 64 bytes. What cannot be read is empty, and is counted.",
-        |body, args, span| body.str_call(args, None, span),
+        |body, args, span| body.str_call(args, span),
     ),
     kernel(
         "buf",
         &["(pointer, length) -> u8[N]"],
         "Bytes at an address of the kernel or of a user program: as many as the destination has (64 without one), at \
          most `length`. The others are zero.",
-        |body, args, span| body.buf_call(&args[0], &args[1], None, span),
+        |body, args, span| body.buf_call(&args[0], &args[1], span),
     ),
     kernel(
         "path",
         &["(path) -> str(N)"],
         "The path of a file, `path(&file->f_path)`, through all mounts up to their root. Of one that is too long the \
          end is there, behind `..`.",
-        |body, args, span| body.path_call(&args[0], None, span),
+        |body, args, span| body.path_call(&args[0], span),
     ),
     kernel(
         "exists",
@@ -498,7 +498,7 @@ pub const BUILTINS: &[Builtin] = &[
         &["(texts, separator) -> str(N)"],
         "The texts of an array of pointers that ends with null, such as `argv`: at most 20, as many bytes as \
          the destination has.",
-        |body, args, span| body.join_call(&args[0], &args[1], None, span),
+        |body, args, span| body.join_call(&args[0], &args[1], span),
     ),
     kernel("cgroup_id", &["() -> u64"], "The cgroup of the task that is running.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::CgroupId, body.common().u64, span)

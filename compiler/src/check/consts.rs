@@ -169,22 +169,8 @@ impl Checker<'_> {
                 }
                 _ => Some(expr.span),
             },
-            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) | ExprKind::Cast(inner, _) => {
-                self.variable_in(inner)
-            }
-            ExprKind::Field { base, .. } => self.variable_in(base),
-            ExprKind::Binary(_, left, right) | ExprKind::Index(left, right) => {
-                self.variable_in(left).or_else(|| self.variable_in(right))
-            }
-            ExprKind::Array(elements) => elements.iter().find_map(|one| self.variable_in(one)),
-            ExprKind::Struct { fields, .. } => fields.iter().find_map(|(_, value)| self.variable_in(value)),
             ExprKind::New(..) | ExprKind::Match { .. } => Some(expr.span),
-            ExprKind::Int(_)
-            | ExprKind::Str(_)
-            | ExprKind::Char(_)
-            | ExprKind::Bool(_)
-            | ExprKind::Null
-            | ExprKind::Type(_) => None,
+            _ => expr.parts().into_iter().find_map(|part| self.variable_in(part)),
         }
     }
 }

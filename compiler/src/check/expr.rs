@@ -92,7 +92,10 @@ impl Body<'_, '_> {
                 self.record_bytes(expr, wanted).unwrap_or_else(|| self.load(expr))
             }
             ast::ExprKind::Call { callee, args } => {
-                self.text_call(callee, args, wanted, span).unwrap_or_else(|| self.call(callee, args, span))
+                let outer = std::mem::replace(&mut self.destination, wanted);
+                let found = self.call(callee, args, span);
+                self.destination = outer;
+                found
             }
             ast::ExprKind::Unary(op, operand) => self.unary(*op, operand, span),
             ast::ExprKind::Binary(op, left, right) => self.binary(*op, left, right, span),

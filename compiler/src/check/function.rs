@@ -46,6 +46,8 @@ pub(super) struct Body<'c, 'a> {
     pub(super) tail_call: bool,
     /// Whether the current expression is the last operation of the function.
     pub(super) tail: bool,
+    /// The type of the destination of the current call, if it has one.
+    pub(super) destination: Option<TypeId>,
     /// Whether the current expression is the value of a constant: enumerators are numbers there.
     pub(super) in_constant: bool,
     /// The value of `print` that is being checked, for texts that the host makes.
@@ -178,6 +180,7 @@ impl<'c, 'a> Body<'c, 'a> {
             named_result: None,
             written_ret: false,
             tested_members: HashMap::new(),
+            destination: None,
         }
     }
 }

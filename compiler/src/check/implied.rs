@@ -9,7 +9,7 @@ use super::aggregates;
 use super::function::Body;
 use super::names::Symbol;
 use super::prescan::strip;
-use crate::ast::{self, ArmResult, Cond, Else, ExprKind, If, StmtKind, UnaryOp};
+use crate::ast::{self, Cond, Else, ExprKind, If, StmtKind, UnaryOp};
 use crate::diag::Diagnostic;
 use crate::hir::{Global, Half, Map, MapId, MapKind};
 use crate::source::Span;
@@ -262,13 +262,7 @@ fn of_expr<'e>(expr: &'e ast::Expr, uses: &mut Vec<Indexed<'e>>) {
             of_expr(key, uses);
             uses.extend(indexed(base, key, None));
         }
-        ExprKind::Binary(_, left, right) => {
-            of_expr(left, uses);
-            of_expr(right, uses);
-        }
         ExprKind::Unary(UnaryOp::AddrOf, _) => {}
-        ExprKind::Paren(inner) | ExprKind::Unary(_, inner) | ExprKind::Cast(inner, _) => of_expr(inner, uses),
-        ExprKind::Field { base, .. } => of_expr(base, uses),
         ExprKind::Call { callee, args } => {
             match aggregates::addition(expr).map(|(base, _)| &strip(base).kind) {
                 Some(ExprKind::Index(base, key)) => {
@@ -280,24 +274,7 @@ fn of_expr<'e>(expr: &'e ast::Expr, uses: &mut Vec<Indexed<'e>>) {
             }
             args.iter().for_each(|arg| of_expr(arg, uses));
         }
-        ExprKind::Array(elements) => elements.iter().for_each(|one| of_expr(one, uses)),
-        ExprKind::Struct { fields, .. } => fields.iter().for_each(|(_, value)| of_expr(value, uses)),
-        ExprKind::Match { value, arms } => {
-            of_expr(value, uses);
-            for arm in arms {
-                if let ArmResult::Expr(result) = &arm.result {
-                    of_expr(result, uses);
-                }
-            }
-        }
-        ExprKind::New(_, flag) => flag.iter().for_each(|flag| of_expr(flag, uses)),
-        ExprKind::Int(_)
-        | ExprKind::Str(_)
-        | ExprKind::Char(_)
-        | ExprKind::Bool(_)
-        | ExprKind::Null
-        | ExprKind::Name(_)
-        | ExprKind::Type(_) => {}
+        _ => expr.parts().into_iter().for_each(|part| of_expr(part, uses)),
     }
 }
 

@@ -106,6 +106,14 @@ impl Body<'_, '_> {
         result
     }
 
+    /// Checks what runs only if the condition of an `if` does not hold.
+    pub(super) fn knowing_otherwise<T>(&mut self, cond: &ast::Cond, check: impl FnOnce(&mut Self) -> T) -> T {
+        match cond {
+            ast::Cond::Expr(cond) => self.knowing(cond, false, check),
+            ast::Cond::Var { .. } => check(self),
+        }
+    }
+
     /// Checks `container_of(p, T, member)`.
     pub(super) fn container_of_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let (ast::ExprKind::Name(owner), ast::ExprKind::Name(member)) =

@@ -328,23 +328,23 @@ impl Body<'_, '_> {
     fn last_if(&mut self, one: &ast::If, span: Span, out: &mut Block) -> Tail {
         let (cond, then) = match &one.cond {
             ast::Cond::Expr(cond) => {
-                let cond = self.not_last(|body| body.condition(cond));
-                (cond, self.arm_block(&one.then))
+                let checked = self.not_last(|body| body.condition(cond));
+                (checked, self.knowing(cond, true, |body| body.arm_block(&one.then)))
             }
             ast::Cond::Var { name, value } => self.scoped(|body| {
                 let cond = body.not_last(|body| body.bound_condition(name, value, out));
                 (cond, body.arm_block(&one.then))
             }),
         };
-        let otherwise = match &one.otherwise {
-            Some(ast::Else::Block(block)) => self.arm_block(block),
+        let otherwise = self.knowing_otherwise(&one.cond, |body| match &one.otherwise {
+            Some(ast::Else::Block(block)) => body.arm_block(block),
             Some(ast::Else::If(nested, span)) => {
                 let mut block = Vec::new();
-                let tail = self.last_if(nested, *span, &mut block);
+                let tail = body.last_if(nested, *span, &mut block);
                 Branch { block, tail }
             }
             None => Branch { block: Vec::new(), tail: Tail::Nothing(span) },
-        };
+        });
         let kind = StmtKind::If { cond, then: Vec::new(), otherwise: Vec::new() };
         out.push(Stmt { kind, span });
         Tail::Branches(Box::new(then), Box::new(otherwise))

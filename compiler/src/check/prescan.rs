@@ -215,10 +215,6 @@ impl<'a> PrescanVisitor<'a> {
                 self.expr(left);
                 self.expr(right);
             }
-            ExprKind::Index(left, right) => {
-                self.expr(left);
-                self.expr(right);
-            }
             ExprKind::Unary(UnaryOp::AddrOf, inner) => {
                 // Any holder of the address may set the variable.
                 if let ExprKind::Name(name) = &strip(inner).kind {
@@ -230,14 +226,6 @@ impl<'a> PrescanVisitor<'a> {
                 self.expr(inner);
                 self.ty(ty);
             }
-            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.expr(inner),
-            ExprKind::New(_, flag) => flag.iter().for_each(|flag| self.expr(flag)),
-            ExprKind::Field { base, .. } => self.expr(base),
-            ExprKind::Call { callee, args } => {
-                self.expr(callee);
-                args.iter().for_each(|arg| self.expr(arg));
-            }
-            ExprKind::Array(elements) => elements.iter().for_each(|one| self.expr(one)),
             ExprKind::Struct { name, fields, .. } => {
                 self.named.push(NamedType { name: name.name.clone(), is_pointee: false });
                 fields.iter().for_each(|(_, value)| self.expr(value));
@@ -251,13 +239,7 @@ impl<'a> PrescanVisitor<'a> {
                     }
                 }
             }
-            ExprKind::Int(_)
-            | ExprKind::Str(_)
-            | ExprKind::Char(_)
-            | ExprKind::Bool(_)
-            | ExprKind::Null
-            | ExprKind::Name(_)
-            | ExprKind::Type(_) => {}
+            _ => expr.parts().into_iter().for_each(|part| self.expr(part)),
         }
     }
 

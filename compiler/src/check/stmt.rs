@@ -365,10 +365,7 @@ impl Body<'_, '_> {
                 (cond, body.block(&one.then))
             }),
         };
-        let otherwise = match &one.cond {
-            ast::Cond::Expr(cond) => self.knowing(cond, false, |body| body.otherwise(one)),
-            ast::Cond::Var { .. } => self.otherwise(one),
-        };
+        let otherwise = self.knowing_otherwise(&one.cond, |body| body.otherwise(one));
         out.push(Stmt { kind: StmtKind::If { cond, then, otherwise }, span });
     }
 

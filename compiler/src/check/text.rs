@@ -7,7 +7,7 @@ use super::kernel_structs::RECORD;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, Half, KernelBuiltin, MAX_SEPARATOR};
+use crate::hir::{Expr, ExprKind, KernelBuiltin, MAX_SEPARATOR};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -15,49 +15,16 @@ use crate::types::{TypeId, TypeKind};
 const DEFAULT_BYTES: u32 = 64;
 /// Maximum size of a text that is read: larger ones do not fit the kernel's stack.
 const MAX_BYTES: u32 = 256;
+/// Minimum size of a path that is read: `..` and the terminator.
+const PATH_BYTES: u32 = 3;
 
 impl Body<'_, '_> {
-    /// Checks a call of `str`, `buf`, `join` or `path`; `None` for any other call.
-    pub(super) fn text_call(
-        &mut self,
-        callee: &ast::Expr,
-        args: &[ast::Expr],
-        wanted: Option<TypeId>,
-        span: Span,
-    ) -> Option<Typed> {
-        let ast::ExprKind::Name(name) = &strip(callee).kind else { return None };
-        match (name.as_str(), args) {
-            ("str", [_] | [_, _]) if self.half() == Half::Kernel => Some(self.str_call(args, wanted, span)),
-            ("join", [pointers, separator])
-                if self.half() == Half::Kernel && self.checker.names.own("join").is_none() =>
-            {
-                Some(self.join_call(pointers, separator, wanted, span))
-            }
-            ("buf", [pointer, length])
-                if self.half() == Half::Kernel && self.checker.names.own("buf").is_none() =>
-            {
-                Some(self.buf_call(pointer, length, wanted, span))
-            }
-            ("path", [path]) if self.half() == Half::Kernel && self.checker.names.own("path").is_none() => {
-                Some(self.path_call(path, wanted, span))
-            }
-            _ => None,
-        }
-    }
-
-    pub(super) fn buf_call(
-        &mut self,
-        pointer: &ast::Expr,
-        length: &ast::Expr,
-        wanted: Option<TypeId>,
-        span: Span,
-    ) -> Typed {
-        self.checker.strict(span, "`buf`");
+    pub(super) fn buf_call(&mut self, pointer: &ast::Expr, length: &ast::Expr, span: Span) -> Typed {
         let from = self.not_last(|body| body.expr(pointer, None));
         let Some(address) = self.text_address(from) else { return self.error_expr(span) };
         let u64 = self.checker.types.common().u64;
         let length = Box::new(self.number(length, u64));
-        let ty = match wanted.map(|ty| (ty, self.checker.types.kind(ty))) {
+        let ty = match self.destination.map(|ty| (ty, self.checker.types.kind(ty))) {
             Some((ty, TypeKind::Array(element, _))) if self.is_byte(*element) => ty,
             _ => {
                 let u8 = self.checker.types.common().u8;
@@ -67,8 +34,7 @@ impl Body<'_, '_> {
         self.kernel_builtin(KernelBuiltin::Buffer { address: Box::new(address), length }, ty, span)
     }
 
-    pub(super) fn path_call(&mut self, path: &ast::Expr, wanted: Option<TypeId>, span: Span) -> Typed {
-        self.checker.strict(span, "`path`");
+    pub(super) fn path_call(&mut self, path: &ast::Expr, span: Span) -> Typed {
         let from = self.not_last(|body| body.expr(path, None));
         if self.checker.types.is_error(from.expr.ty) {
             return self.error_expr(span);
@@ -88,18 +54,18 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(401, from.expr.span, text).help("write `path(&file->f_path)`"));
             return self.error_expr(span);
         }
-        let ty = self.destination_text(wanted);
+        let ty = self.destination_text(self.destination, PATH_BYTES);
         let address = Box::new(self.address(from.expr));
         self.kernel_builtin(KernelBuiltin::Path(address), ty, span)
     }
 
-    pub(super) fn str_call(&mut self, args: &[ast::Expr], wanted: Option<TypeId>, span: Span) -> Typed {
+    pub(super) fn str_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let ty = match args.get(1) {
             Some(size) => match self.text_size(size) {
                 Some(size) => self.checker.types.str_type(size),
                 None => return self.error_expr(span),
             },
-            None => self.destination_text(wanted),
+            None => self.destination_text(self.destination, 1),
         };
         let from = self.not_last(|body| body.expr(&args[0], None));
         match self.checker.types.kind(from.expr.ty) {
@@ -116,14 +82,7 @@ impl Body<'_, '_> {
         }
     }
 
-    pub(super) fn join_call(
-        &mut self,
-        pointers: &ast::Expr,
-        separator: &ast::Expr,
-        wanted: Option<TypeId>,
-        span: Span,
-    ) -> Typed {
-        self.checker.strict(span, "`join`");
+    pub(super) fn join_call(&mut self, pointers: &ast::Expr, separator: &ast::Expr, span: Span) -> Typed {
         let separator = match &strip(separator).kind {
             ast::ExprKind::Str(bytes) if bytes.len() <= MAX_SEPARATOR => bytes.clone(),
             _ => {
@@ -147,7 +106,7 @@ impl Body<'_, '_> {
             );
             return self.error_expr(span);
         }
-        let ty = self.destination_text(wanted);
+        let ty = self.destination_text(self.destination, 1);
         let pointers = Box::new(self.address(from.expr));
         self.kernel_builtin(KernelBuiltin::Join { pointers, separator }, ty, span)
     }
@@ -184,17 +143,17 @@ impl Body<'_, '_> {
         let locator = self.load(&locator);
         let ty = match wanted.map(|ty| (ty, self.checker.types.kind(ty))) {
             Some((ty, TypeKind::Array(element, _))) if self.checker.types.int(*element).is_some() => ty,
-            _ => self.destination_text(wanted),
+            _ => self.destination_text(wanted, 1),
         };
         let locator = Box::new(locator.expr);
         Some(self.kernel_builtin(KernelBuiltin::RecordBytes { locator, relative }, ty, expr.span))
     }
 
-    /// The type of a text for a destination.
-    fn destination_text(&mut self, wanted: Option<TypeId>) -> TypeId {
+    /// The type of a text of at least so many bytes for a destination, which may be shorter.
+    fn destination_text(&mut self, wanted: Option<TypeId>, least: u32) -> TypeId {
         let wanted = wanted.map(|ty| self.checker.types.kind(ty));
         let size = match wanted {
-            Some(TypeKind::Str(size)) => (*size).min(MAX_BYTES),
+            Some(TypeKind::Str(size)) => (*size).clamp(least, MAX_BYTES),
             _ => DEFAULT_BYTES,
         };
         self.checker.types.str_type(size)
@@ -229,7 +188,7 @@ impl Body<'_, '_> {
                 Some(self.coerce(from, u64))
             }
             _ => {
-                let text = format!("`str` takes a pointer to text, not `{}`", self.type_name(from.expr.ty));
+                let text = format!("expected a pointer to bytes, found `{}`", self.type_name(from.expr.ty));
                 self.report(
                     Diagnostic::error(401, from.expr.span, text)
                         .help("a `*u8`, an address as `u64`, or an array of bytes"),

@@ -112,18 +112,11 @@ pub(super) struct RowObject<'a> {
 /// Converts a value to JSON. Numbers that JSON lacks (infinities) are null.
 pub(super) fn json(value: &Value) -> serde_json::Value {
     match value {
-        Value::Unsigned8(number) => (*number).into(),
-        Value::Unsigned16(number) => (*number).into(),
-        Value::Unsigned32(number) => (*number).into(),
-        Value::Unsigned64(number) | Value::Pointer(number) => (*number).into(),
-        Value::Signed8(number) => (*number).into(),
-        Value::Signed16(number) => (*number).into(),
-        Value::Signed32(number) => (*number).into(),
-        Value::Signed64(number) => (*number).into(),
         Value::Boolean(on) => (*on).into(),
         Value::Float64(number) => Number::from_f64(*number).map_or(serde_json::Value::Null, Into::into),
         Value::Character(_) | Value::Text(_) => cell(value).into(),
         Value::None => serde_json::Value::Null,
+        _ => integer(value).and_then(Number::from_i128).map_or(serde_json::Value::Null, Into::into),
     }
 }
 

@@ -356,11 +356,9 @@ impl Lowerer<'_> {
         self.builder.branch(there, read, join);
         self.builder.switch_to_sealed(read);
         let address = self.part_address(base, part, join)?;
-        let all = self.builder.constant(Type::I64, bytes.into());
         let question = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Size);
         let real = self.builder.value(Type::I64, question);
-        let is_shorter = self.builder.compare_const(Condition::Lt, real, bytes.into());
-        let size = self.choose(is_shorter, real, all);
+        let size = self.at_most(real, bytes.into());
         self.probe_read(to, size, address, Source::Either);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
@@ -385,10 +383,7 @@ impl Lowerer<'_> {
     /// The address of a part; the pointer to the struct may be null.
     pub(super) fn kernel_address(&mut self, part: &KernelPart<'_>) -> Lower<Value> {
         let base = self.scalar(part.pointer)?;
-        let base = match self.builder.ty(base) {
-            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(base)),
-            _ => base,
-        };
+        let base = self.address_number(base);
         let (there, miss, join) = (self.builder.block(), self.builder.block(), self.builder.block());
         let result = self.builder.param(join, Type::I64);
         let is_there = self.builder.compare_const(Condition::Ne, base, 0);
@@ -421,7 +416,22 @@ impl Lowerer<'_> {
         Ok(address)
     }
 
-    fn address_plus(&mut self, address: Value, distance: Value) -> Value {
+    /// An address as a number.
+    pub(super) fn address_number(&mut self, address: Value) -> Value {
+        match self.builder.ty(address) {
+            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(address)),
+            _ => address,
+        }
+    }
+
+    /// The smaller of a number and a constant.
+    pub(super) fn at_most(&mut self, number: Value, limit: u64) -> Value {
+        let limit_value = self.builder.constant(Type::I64, limit);
+        let is_smaller = self.builder.compare_const(Condition::Lt, number, limit);
+        self.choose(is_smaller, number, limit_value)
+    }
+
+    pub(super) fn address_plus(&mut self, address: Value, distance: Value) -> Value {
         match self.builder.ty(address) {
             ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(address, distance)),
             _ => self.builder.binary(BinaryOp::Add, address, distance),
@@ -456,10 +466,7 @@ impl Lowerer<'_> {
             return impossible(address.span, "a member of a kernel struct");
         };
         let member = self.scalar(part.pointer)?;
-        let member = match self.builder.ty(member) {
-            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(member)),
-            _ => member,
-        };
+        let member = self.address_number(member);
         let offset = Op::Core(Arc::new(part.field), CoreQuestion::Offset);
         let offset = self.builder.value(Type::I64, offset);
         let start = self.builder.binary(BinaryOp::Sub, member, offset);
@@ -476,10 +483,7 @@ impl Lowerer<'_> {
         };
         let Some(id) = id else { return impossible(pointer.span, "an array of these structs") };
         let start = self.scalar(pointer)?;
-        let start = match self.builder.ty(start) {
-            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(start)),
-            _ => start,
-        };
+        let start = self.address_number(start);
         let index = self.index_value(Index::Expr(index))?;
         let whole = Arc::new(CoreField { root: self.composite(id), steps: Vec::new() });
         let stride = self.builder.value(Type::I64, Op::Core(whole, CoreQuestion::TypeSize));

@@ -9,7 +9,7 @@ use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, 
 use super::super::mir::{BinaryOp, Block, Condition, Helper, Op, Size, Type, Value};
 use super::kernel_memory::Source;
 use super::memory::{Addr, Base};
-use super::{Lower, Lowerer, U64, arithmetic};
+use super::{Lower, Lowerer};
 use crate::hir::Expr;
 
 /// Maximum number of directories and mounts.
@@ -39,9 +39,7 @@ impl Lowerer<'_> {
     /// is too long begins with `..`.
     pub(super) fn path_into(&mut self, path: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
         let size = self.size(expr.ty, expr.span)?;
-        let int = self.int(path.ty, path.span)?;
-        let path = self.scalar(path)?;
-        let path = arithmetic::convert(&mut self.builder, int, U64, path);
+        let path = self.word(path)?;
         let room = size + (BEFORE + BEHIND) as u32;
         let slot = Addr::of(Base::Slot(self.builder.slot(room)));
         self.zero(slot, room);
@@ -88,21 +86,21 @@ impl Lowerer<'_> {
         let mount = self.builder.get(search.mount);
         let root = self.kernel_word(mount, "mount", &["mnt", "mnt_root"]);
         let [crossing, inside] = std::array::from_fn(|_| self.builder.block());
-        let is_root = self.equal(dentry, root);
+        let is_root = self.builder.compare(Condition::Eq, dentry, root);
         self.builder.branch(is_root, crossing, inside);
         self.builder.switch_to_sealed(crossing);
         let parent = self.kernel_word(mount, "mount", &["mnt_parent"]);
         let point = self.kernel_word(mount, "mount", &["mnt_mountpoint"]);
         self.builder.set(search.dentry, point);
         self.builder.set(search.mount, parent);
-        let is_last = self.equal(parent, mount);
+        let is_last = self.builder.compare(Condition::Eq, parent, mount);
         self.builder.branch(is_last, search.done, search.head);
         self.builder.switch_to_sealed(inside);
         let parent = self.kernel_word(dentry, "dentry", &["d_parent"]);
         self.builder.set(search.dentry, parent);
         self.write_name(search, dentry);
         // A file of no directory, such as one that lies only in memory.
-        let is_top = self.equal(parent, dentry);
+        let is_top = self.builder.compare(Condition::Eq, parent, dentry);
         self.builder.branch(is_top, search.done, search.head);
     }
 
@@ -117,7 +115,7 @@ impl Lowerer<'_> {
         let slash = self.builder.binary_const(BinaryOp::Add, end, BEFORE - 1);
         let slash = self.builder.binary(BinaryOp::Sub, slash, length);
         self.builder.set(search.start, slash);
-        let at = self.byte_at(search, slash);
+        let at = self.address_plus(search.buffer, slash);
         self.store_byte(at, b'/');
         let first = Addr::of(Base::Pointer(at)).plus(1);
         self.probe(Helper::ProbeReadKernel, first, length, name);
@@ -138,38 +136,28 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(empty);
         let last = self.builder.constant(Type::I64, search.size - 2);
         let at = self.builder.constant(Type::I64, BEFORE + search.size - 2);
-        let at = self.byte_at(search, at);
+        let at = self.address_plus(search.buffer, at);
         self.store_byte(at, b'/');
         self.builder.jump_with(copied, last);
         self.builder.switch_to_sealed(cut);
         for distance in [BEFORE, BEFORE + 1] {
             let at = self.builder.constant(Type::I64, distance);
-            let at = self.byte_at(search, at);
+            let at = self.address_plus(search.buffer, at);
             self.store_byte(at, b'.');
         }
         let zero = self.builder.constant(Type::I64, 0);
         self.builder.jump_with(copied, zero);
         self.builder.switch_to_sealed(copied);
         let from = self.builder.binary_const(BinaryOp::Add, from, BEFORE);
-        let from = self.byte_at(search, from);
+        let from = self.address_plus(search.buffer, from);
         let from = self.builder.value(Type::I64, Op::Address(from));
         let bytes = self.builder.constant(Type::I64, search.size - 1);
         self.probe(Helper::ProbeReadKernel, to, bytes, from);
     }
 
-    fn byte_at(&mut self, search: &Search, distance: Value) -> Value {
-        let ty = self.builder.ty(search.buffer);
-        self.builder.value(ty, Op::PtrAdd(search.buffer, distance))
-    }
-
     fn store_byte(&mut self, at: Value, byte: u8) {
         let byte = self.builder.constant(Type::I32, byte.into());
         self.store(Addr::of(Base::Pointer(at)), Size::B, byte);
-    }
-
-    fn equal(&mut self, a: Value, b: Value) -> Value {
-        let distance = self.builder.binary(BinaryOp::Sub, a, b);
-        self.builder.compare_const(Condition::Eq, distance, 0)
     }
 
     /// A word of a kernel struct at an address.

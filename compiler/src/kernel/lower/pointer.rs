@@ -250,10 +250,7 @@ impl Lowerer<'_> {
             return self.pointer_value(expr);
         }
         let address = self.scalar(expr)?;
-        let address = match self.builder.ty(address) {
-            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(address)),
-            _ => address,
-        };
+        let address = self.address_number(address);
         Ok(self.pointer_to_address(address))
     }
 

@@ -18,43 +18,46 @@ impl Lowerer<'_> {
     /// Reads the text at an address. Text at null is empty; what cannot be read is, too, and is counted.
     pub(super) fn text_at_into(&mut self, address: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
         let size = self.size(expr.ty, expr.span)?;
-        let int = self.int(address.ty, address.span)?;
-        let address = self.scalar(address)?;
-        let address = arithmetic::convert(&mut self.builder, int, U64, address);
-        self.zero(to, size);
-        let [there, join] = std::array::from_fn(|_| self.builder.block());
-        let is_there = self.builder.compare_const(Condition::Ne, address, 0);
-        self.builder.branch(is_there, there, join);
-        self.builder.switch_to_sealed(there);
         let bytes = self.builder.constant(Type::I64, size.into());
-        self.probe_read_text(to, bytes, address);
-        self.builder.jump(join);
-        self.builder.switch_to_sealed(join);
-        Ok(())
+        self.read_into(address, to, size, |lowerer, address| lowerer.probe_read_text(to, bytes, address))
     }
 
     /// Reads bytes at an address, as many as the array has and the script asks for.
     pub(super) fn buffer_into(&mut self, address: &Expr, length: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
         let size = self.size(expr.ty, expr.span)?;
-        let int = self.int(address.ty, address.span)?;
-        let address = self.scalar(address)?;
-        let address = arithmetic::convert(&mut self.builder, int, U64, address);
-        let int = self.int(length.ty, length.span)?;
-        let length = self.scalar(length)?;
-        let length = arithmetic::convert(&mut self.builder, int, U64, length);
+        let length = self.word(length)?;
+        let bytes = self.at_most(length, size.into());
+        self.read_into(address, to, size, |lowerer, address| {
+            let result = lowerer.probe_read(to, bytes, address, Source::Either);
+            lowerer.count_unread(result);
+        })
+    }
+
+    /// Zeroes the destination, and reads into it unless the address is null.
+    fn read_into(
+        &mut self,
+        address: &Expr,
+        to: Addr,
+        size: u32,
+        read: impl FnOnce(&mut Self, Value),
+    ) -> Lower<()> {
+        let address = self.word(address)?;
         self.zero(to, size);
-        let all = self.builder.constant(Type::I64, size.into());
-        let is_shorter = self.builder.compare_const(Condition::Lt, length, size.into());
-        let bytes = self.choose(is_shorter, length, all);
         let [there, join] = std::array::from_fn(|_| self.builder.block());
         let is_there = self.builder.compare_const(Condition::Ne, address, 0);
         self.builder.branch(is_there, there, join);
         self.builder.switch_to_sealed(there);
-        let result = self.probe_read(to, bytes, address, Source::Either);
-        self.count_unread(result);
+        read(self, address);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         Ok(())
+    }
+
+    /// A number of 64 bits.
+    pub(super) fn word(&mut self, number: &Expr) -> Lower<Value> {
+        let int = self.int(number.ty, number.span)?;
+        let value = self.scalar(number)?;
+        Ok(arithmetic::convert(&mut self.builder, int, U64, value))
     }
 
     /// Joins the texts behind an array of pointers, until a null pointer, the end of the destination, or
@@ -68,7 +71,7 @@ impl Lowerer<'_> {
         expr: &Expr,
     ) -> Lower<()> {
         let size = self.size(expr.ty, expr.span)?;
-        let pointers = self.scalar(pointers)?;
+        let pointers = self.word(pointers)?;
         let room = 2 * size + MAX_SEPARATOR as u32;
         let joined = Addr::of(Base::Slot(self.builder.slot(room)));
         self.zero(joined, room);
@@ -92,7 +95,7 @@ impl Lowerer<'_> {
         // What was read before may end anywhere: the separator and the next text have space up to `size`.
         let before = self.builder.get(end);
         let before = self.below(before, size.into(), done);
-        let address = self.moved_by(start, before);
+        let address = self.address_plus(start, before);
         let is_first = self.builder.compare_const(Condition::Eq, at, 0);
         let gap = self.builder.constant(Type::I64, separator.len() as u64);
         let gap = self.choose(is_first, zero, gap);
@@ -105,7 +108,7 @@ impl Lowerer<'_> {
         }
         self.builder.jump(text);
         self.builder.switch_to_sealed(text);
-        let address = self.moved_by(address, gap);
+        let address = self.address_plus(address, gap);
         let length = self.probe_text_length(Addr::of(Base::Pointer(address)), bytes, pointer);
         // Without the terminator; a text that cannot be read is empty.
         let [unread, read] = std::array::from_fn(|_| self.builder.block());
@@ -131,10 +134,6 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn moved_by(&mut self, start: Value, distance: Value) -> Value {
-        self.builder.value(self.builder.ty(start), Op::PtrAdd(start, distance))
-    }
-
     /// Copies the bytes that a tracepoint's record has for a member: text with its terminator, or as many as
     /// there are. The other bytes are zero.
     pub(super) fn record_bytes_into(
@@ -152,10 +151,7 @@ impl Lowerer<'_> {
         };
         let size = self.size(expr.ty, expr.span)?;
         let record = self.scalar(part.pointer)?;
-        let record = match self.builder.ty(record) {
-            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(record)),
-            _ => record,
-        };
+        let record = self.address_number(record);
         let word = self.scalar(locator)?;
         let u32 = IntType { bits: 32, signed: false };
         let word = arithmetic::convert(&mut self.builder, u32, U64, word);
@@ -168,14 +164,13 @@ impl Lowerer<'_> {
             address = self.builder.binary(BinaryOp::Add, address, end);
         }
         self.zero(to, size);
-        let all = self.builder.constant(Type::I64, size.into());
         if let TypeKind::Str(_) = self.types().kind(expr.ty) {
+            let all = self.builder.constant(Type::I64, size.into());
             self.probe(Helper::ProbeReadKernelStr, to, all, address);
             return Ok(());
         }
         let real = self.builder.binary_const(BinaryOp::LShr, word, 16);
-        let is_shorter = self.builder.compare_const(Condition::Lt, real, size.into());
-        let bytes = self.choose(is_shorter, real, all);
+        let bytes = self.at_most(real, size.into());
         self.probe_read(to, bytes, address, Source::Kernel);
         Ok(())
     }
