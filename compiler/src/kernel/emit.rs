@@ -1,6 +1,7 @@
 //! Emits machine instructions with allocated registers as BPF, with branches resolved and source spans
 //! attached.
 
+mod dead_slots;
 mod known_bounds;
 
 use super::isel::legal::is_below;
@@ -65,6 +66,7 @@ pub fn emit(
         spans: vec![(InsnIndex(0), span)],
         relos: Vec::new(),
         needless: known_bounds::needless(function, registers, &first_inst),
+        dead_slots: dead_slots::at_iterations(function, registers, &first_inst),
         first_inst,
     };
     let spill_bytes = 8 * registers.spill_slots as u32;
@@ -101,6 +103,8 @@ struct Emitter<'a> {
     first_inst: Vec<usize>,
     /// The numbers of the bounds that the verifier already knows, ascending.
     needless: Vec<usize>,
+    /// The spill slots that a block clears first.
+    dead_slots: Vec<(usize, Vec<usize>)>,
 }
 
 impl Emitter<'_> {
@@ -138,12 +142,21 @@ impl Emitter<'_> {
     fn block(&mut self, block: usize, next: Option<usize>) {
         self.asm.bind(self.labels[block]);
         let (function, registers) = (self.function, self.registers);
+        self.clear_dead_slots(block);
         for (at, inst) in function.blocks[block].insts.iter().enumerate() {
             let number = self.first_inst[block] + at;
             self.line(inst.span);
             self.moves(&registers.before[number]);
             self.inst(&inst.kind, number, block, next);
             self.moves(&registers.after[number]);
+        }
+    }
+
+    fn clear_dead_slots(&mut self, block: usize) {
+        let found = self.dead_slots.iter().position(|(at, _)| *at == block);
+        for slot in found.map(|found| self.dead_slots.swap_remove(found).1).into_iter().flatten() {
+            let offset = self.spill_offset(slot);
+            self.push(Insn::store(Size::DW, Reg::R10, offset, 0));
         }
     }
 

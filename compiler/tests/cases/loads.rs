@@ -1,11 +1,11 @@
-//! Every file in `kernel/` is a script that the verifier must accept, compiled for each instruction set and
-//! for a kernel without iterators. Its first lines state the expected results: `// expect NAME = JSON` for a
+//! Every file in `kernel/` is a script that the verifier must accept, compiled for each instruction set, with few
+//! helpers inlined, and for a kernel without iterators. Its first lines state the expected results: `// expect NAME = JSON` for a
 //! global variable, `// returns N`, or `// load only`. Needs root.
 
 use std::fs;
 use std::path::Path;
 
-use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
+use ks_compiler::kernel::{Cpu, Inlining, KernelVersion, Machine};
 use ks_compiler::object;
 use ks_compiler_testing::kernel_half::{build, configs, expect_only};
 use ks_compiler_testing::loaded::Loaded;
@@ -15,7 +15,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::{scripts, stem};
 
 /// The machines that each case is compiled for, with the names of their tests.
-fn machines() -> [(&'static str, Machine); 5] {
+fn machines() -> [(&'static str, Machine); 6] {
     let with = |cpu| Machine { cpu, ..Arch::X86_64.into() };
     let old = Machine { kernel: Some(KernelVersion::new(6, 1)), ..Arch::X86_64.into() };
     [
@@ -23,6 +23,7 @@ fn machines() -> [(&'static str, Machine); 5] {
         ("v2", with(Cpu::V2)),
         ("v3", with(Cpu::V3)),
         ("v4", with(Cpu::V4)),
+        ("inlined_once", Machine { inlining: Inlining::Once, ..with(Cpu::V3) }),
         ("without_iterators", old),
     ]
 }

@@ -151,6 +151,15 @@ pub struct IselFunction {
 }
 
 impl IselFunction {
+    /// The predecessors of each block.
+    pub fn predecessors(&self) -> Vec<Vec<usize>> {
+        let mut predecessors = vec![Vec::new(); self.blocks.len()];
+        for (at, block) in self.blocks.iter().enumerate() {
+            block.successors.iter().for_each(|to| predecessors[*to].push(at));
+        }
+        predecessors
+    }
+
     /// Whether the function calls other functions of the object.
     pub fn calls_functions(&self) -> bool {
         let mut insts = self.blocks.iter().flat_map(|block| &block.insts);

@@ -7,6 +7,7 @@ mod bounds;
 mod changes;
 mod const_fold;
 mod dce;
+mod dead_slots;
 mod dead_stores;
 mod gvn;
 mod inline;
@@ -101,6 +102,7 @@ const LAST: &[(&str, LastPass)] = &[
     ("merges", merges::run),
     ("return_ranges", return_ranges::run),
     ("links", links::run),
+    ("dead_slots", dead_slots::run),
     ("unused_slots", unused_slots::run),
 ];
 

@@ -4,7 +4,7 @@
 //! A seed determines one script and one of the instruction sets v1 to v4. `cargo test` tries a few fixed
 //! seeds; a large run, with new ones, is `make random-scripts SCRIPTS=20000`. `SEED=7` starts at that seed,
 //! so that `SCRIPTS=1` with it repeats one script. A failing script is shrunk as long as it fails in the same
-//! way, and written to `tests/cases/kernel/` as a case to keep. A script that makes the kernel itself fail
+//! way, and written to `random/kept/` as a case to keep. A script that makes the kernel itself fail
 //! ends the run and is not shrunk. The final table counts the pairs of construct and program type in the
 //! scripts that loaded. `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that
 //! kernel, and counts the scripts that are refused for it; `tests/tests/emulated/random_kernels.rs` loads
@@ -56,7 +56,7 @@ fn root_random_scripts_load() {
                     if std::env::var_os("KS_RANDOM_PRINT").is_some() {
                         println!("{}", script.text());
                     }
-                    match attempt(fs, &name, &script, machine) {
+                    match attempt(fs, &name, &script.text(), machine) {
                         Ok(None) => reached.lock().expect("no thread panics").add(&script),
                         Ok(Some(code)) => {
                             *refused.lock().expect("no thread panics").entry(code).or_insert(0) += 1;
@@ -102,6 +102,23 @@ fn root_random_scripts_load() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+#[test]
+fn root_kept_scripts_load() {
+    let fs = BpfFs::mount();
+    let paths: Vec<_> =
+        std::fs::read_dir(kept()).expect("it is there").map(|one| one.expect("read").path()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let script = std::fs::read_to_string(&path).expect("it is text");
+        // One seed for each machine.
+        for machine in (0..8).map(machine) {
+            if let Err(failure) = attempt(&fs, "kept", &script, machine) {
+                panic!("{}, {machine:?}: {}\n{}", path.display(), failure.kind, failure.text);
+            }
+        }
+    }
+}
+
 /// Returns the seeds of this run.
 fn seeds() -> Vec<u64> {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
@@ -128,8 +145,8 @@ fn machine(seed: u64) -> Machine {
 }
 
 /// Compiles and loads a script; returns the code if it is refused for the target.
-fn attempt(fs: &BpfFs, name: &str, script: &Node, machine: Machine) -> Result<Option<String>, Failure> {
-    match random::compile(&script.text(), machine)? {
+fn attempt(fs: &BpfFs, name: &str, script: &str, machine: Machine) -> Result<Option<String>, Failure> {
+    match random::compile(script, machine)? {
         Compiled::Object(object) => kernel::load(fs, name, &object).map(|()| None),
         Compiled::Refused(code) => Ok(Some(code)),
     }
@@ -137,15 +154,19 @@ fn attempt(fs: &BpfFs, name: &str, script: &Node, machine: Machine) -> Result<Op
 
 fn shrunk(fs: &BpfFs, name: &str, script: Node, machine: Machine, kind: &str) -> Node {
     shrink::shrink(script, |candidate| {
-        attempt(fs, name, candidate, machine).is_err_and(|failure| failure.kind == kind)
+        attempt(fs, name, &candidate.text(), machine).is_err_and(|failure| failure.kind == kind)
     })
+}
+
+/// The scripts that once failed.
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compiler/random/kept")
 }
 
 /// Writes a failing script as a case.
 fn keep(seed: u64, script: Node, failure: &Failure) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernel");
-    let path = folder.join(format!("random_{seed}.ks"));
-    std::fs::write(&path, format!("// load only\n{}", script.text())).expect("the cases are writable");
+    let path = kept().join(format!("random_{seed}.ks"));
+    std::fs::write(&path, script.text()).expect("the cases are writable");
     println!("{}\n{}", failure.text, script.text());
     path
 }

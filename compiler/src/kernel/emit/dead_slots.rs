@@ -1,0 +1,103 @@
+//! Finds spill slots that are dead at the start of an iteration and written during it.
+//!
+//! The verifier follows a loop under an iterator until a state repeats at the call that asks for the next item.
+//! It compares all stack slots then, those too that nobody reads any more, and one that was not yet written in the
+//! first iteration differs from one that was. So what each path through the body leaves there is a state of its
+//! own, and each is followed from there. Cleared slots are the same in all of them. Source: kernel/bpf/verifier.c,
+//! `is_state_visited` and `stacksafe`, 6.4 to 6.18. `pass::dead_slots` does the same for slots of the script.
+
+use std::collections::BTreeSet;
+
+use super::super::isel::{InstKind, IselFunction, Target};
+use super::super::mir::Kfunc;
+use super::super::regalloc::{Move, Registers, ValueLocation};
+
+/// For each block that asks an iterator for the next item, the slots to clear at its start. `first_inst` holds
+/// the number of each block's first instruction.
+pub fn at_iterations(
+    function: &IselFunction,
+    registers: &Registers,
+    first_inst: &[usize],
+) -> Vec<(usize, Vec<usize>)> {
+    let headers: Vec<usize> = (0..function.blocks.len()).filter(|at| asks(function, *at)).collect();
+    if headers.is_empty() || registers.spill_slots == 0 {
+        return Vec::new();
+    }
+    let uses: Vec<Uses> =
+        (0..function.blocks.len()).map(|at| Uses::new(function, registers, first_inst, at)).collect();
+    let live = live_at_start(function, &uses);
+    let found = headers.into_iter().map(|header| {
+        let written = iteration(function, header).into_iter().flat_map(|block| &uses[block].written);
+        let dead: BTreeSet<usize> = written.copied().filter(|slot| !live[header].contains(slot)).collect();
+        (header, dead.into_iter().collect())
+    });
+    found.collect()
+}
+
+fn asks(function: &IselFunction, block: usize) -> bool {
+    let next = Target::Kfunc(Kfunc::IterNumNext);
+    let mut insts = function.blocks[block].insts.iter();
+    insts.any(|inst| matches!(inst.kind, InstKind::Call { target, .. } if target == next))
+}
+
+/// The spill slots that a block uses.
+#[derive(Default)]
+struct Uses {
+    /// Read before the block writes them.
+    read: BTreeSet<usize>,
+    written: BTreeSet<usize>,
+}
+
+impl Uses {
+    fn new(function: &IselFunction, registers: &Registers, first_inst: &[usize], block: usize) -> Uses {
+        let mut uses = Uses::default();
+        for number in (first_inst[block]..).take(function.blocks[block].insts.len()) {
+            registers.before[number].iter().chain(&registers.after[number]).for_each(|one| uses.moved(*one));
+        }
+        uses
+    }
+
+    fn moved(&mut self, moved: Move) {
+        if let ValueLocation::Spill(slot) = moved.from
+            && !self.written.contains(&slot)
+        {
+            self.read.insert(slot);
+        }
+        if let ValueLocation::Spill(slot) = moved.to {
+            self.written.insert(slot);
+        }
+    }
+}
+
+/// The slots that hold a value at the start of each block which is read later.
+fn live_at_start(function: &IselFunction, uses: &[Uses]) -> Vec<BTreeSet<usize>> {
+    let mut live: Vec<BTreeSet<usize>> = uses.iter().map(|uses| uses.read.clone()).collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (at, block) in function.blocks.iter().enumerate().rev() {
+            for successor in &block.successors {
+                let passed: Vec<usize> = live[*successor].difference(&uses[at].written).copied().collect();
+                for slot in passed {
+                    changed |= live[at].insert(slot);
+                }
+            }
+        }
+    }
+    live
+}
+
+/// The blocks from which the next iteration is reached, and that are reached from its start.
+fn iteration(function: &IselFunction, header: usize) -> BTreeSet<usize> {
+    let predecessors = function.predecessors();
+    let closure = |next: &dyn Fn(usize) -> Vec<usize>| {
+        let (mut found, mut open) = (BTreeSet::from([header]), vec![header]);
+        while let Some(block) = open.pop() {
+            open.extend(next(block).into_iter().filter(|one| found.insert(*one)));
+        }
+        found
+    };
+    let after = closure(&|block| function.blocks[block].successors.clone());
+    let before = closure(&|block| predecessors[block].clone());
+    after.intersection(&before).copied().collect()
+}
