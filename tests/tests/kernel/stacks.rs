@@ -328,7 +328,8 @@ fn root_stacks_that_collide_are_counted_and_keep_their_weight() {
     assert!(outcome.stderr.contains("map `stacks`") && outcome.stderr.contains("collided"), "{outcome:#?}");
     let lines = lines(&outcome.stdout);
     let all: u64 = lines.iter().map(|(_, weight)| weight).sum();
-    assert!(all > 300 && weight(&lines, "[stack lost]") > all / 2, "{outcome:#?}");
+    // One stack has the only slot, which one is left to chance.
+    assert!(all > 300 && weight(&lines, "[stack lost]") > 0, "{outcome:#?}");
 }
 
 /// A program that generates code, writes its name to a perf map, and runs it: for a number of iterations, or
