@@ -4,6 +4,8 @@
 mod dead_slots;
 mod known_bounds;
 
+use std::collections::BTreeSet;
+
 use super::isel::legal::is_below;
 use super::isel::{Base, Inst, InstKind, IselFunction, Rhs, Symbol, Target};
 use super::machine::Cpu;
@@ -66,7 +68,7 @@ pub fn emit(
         spans: vec![(InsnIndex(0), span)],
         relos: Vec::new(),
         needless: known_bounds::needless(function, registers, &first_inst),
-        dead_slots: dead_slots::at_iterations(function, registers, &first_inst),
+        dead_slots: dead_slots::cleared(function, registers, &first_inst),
         first_inst,
     };
     let spill_bytes = 8 * registers.spill_slots as u32;
@@ -103,8 +105,8 @@ struct Emitter<'a> {
     first_inst: Vec<usize>,
     /// The numbers of the bounds that the verifier already knows, ascending.
     needless: Vec<usize>,
-    /// The spill slots that a block clears first.
-    dead_slots: Vec<(usize, Vec<usize>)>,
+    /// The spill slots that each block clears first.
+    dead_slots: Vec<BTreeSet<usize>>,
 }
 
 impl Emitter<'_> {
@@ -153,8 +155,7 @@ impl Emitter<'_> {
     }
 
     fn clear_dead_slots(&mut self, block: usize) {
-        let found = self.dead_slots.iter().position(|(at, _)| *at == block);
-        for slot in found.map(|found| self.dead_slots.swap_remove(found).1).into_iter().flatten() {
+        for slot in std::mem::take(&mut self.dead_slots[block]) {
             let offset = self.spill_offset(slot);
             self.push(Insn::store(Size::DW, Reg::R10, offset, 0));
         }

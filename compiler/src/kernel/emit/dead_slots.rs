@@ -1,37 +1,58 @@
-//! Finds spill slots that are dead at the start of an iteration and written during it.
+//! Finds spill slots that nobody reads any more, and that would distinguish paths through a loop.
 //!
 //! The verifier follows a loop under an iterator until a state repeats at the call that asks for the next item.
 //! It compares all stack slots then, those too that nobody reads any more, and one that was not yet written in the
 //! first iteration differs from one that was. So what each path through the body leaves there is a state of its
-//! own, and each is followed from there. Cleared slots are the same in all of them. Source: kernel/bpf/verifier.c,
-//! `is_state_visited` and `stacksafe`, 6.4 to 6.18. `pass::dead_slots` does the same for slots of the script.
+//! own, and each is followed from there. Cleared slots are the same in all of them. The same holds where paths meet
+//! in the body, but a few of them do no harm. Source: kernel/bpf/verifier.c, `is_state_visited` and `stacksafe`, 6.4
+//! to 6.18. `pass::dead_slots` does the same for slots of the script.
 
 use std::collections::BTreeSet;
 
 use super::super::isel::{InstKind, IselFunction, Target};
 use super::super::mir::Kfunc;
 use super::super::regalloc::{Move, Registers, ValueLocation};
+use super::super::verifier::code::may_iterate;
 
-/// For each block that asks an iterator for the next item, the slots to clear at its start. `first_inst` holds
-/// the number of each block's first instruction.
-pub fn at_iterations(
-    function: &IselFunction,
-    registers: &Registers,
-    first_inst: &[usize],
-) -> Vec<(usize, Vec<usize>)> {
-    let headers: Vec<usize> = (0..function.blocks.len()).filter(|at| asks(function, *at)).collect();
+/// The slots to clear at the start of each block. `first_inst` holds the number of each block's first instruction.
+pub fn cleared(function: &IselFunction, registers: &Registers, first_inst: &[usize]) -> Vec<BTreeSet<usize>> {
+    let blocks = 0..function.blocks.len();
+    let none = vec![BTreeSet::new(); blocks.len()];
+    let headers: Vec<usize> = blocks.clone().filter(|at| asks(function, *at)).collect();
     if headers.is_empty() || registers.spill_slots == 0 {
-        return Vec::new();
+        return none;
     }
-    let uses: Vec<Uses> =
-        (0..function.blocks.len()).map(|at| Uses::new(function, registers, first_inst, at)).collect();
+    let predecessors = function.predecessors();
+    let (mut in_loops, mut meetings) = (BTreeSet::new(), BTreeSet::from_iter(headers.iter().copied()));
+    for header in headers {
+        let iteration = iteration(function, &predecessors, header);
+        let branches = iteration.iter().filter(|block| function.blocks[**block].successors.len() > 1);
+        if !may_iterate(branches.count()) {
+            meetings.extend(iteration.iter().filter(|block| predecessors[**block].len() > 1));
+        }
+        in_loops.extend(iteration);
+    }
+    let uses: Vec<Uses> = blocks.map(|at| Uses::new(function, registers, first_inst, at)).collect();
     let live = live_at_start(function, &uses);
-    let found = headers.into_iter().map(|header| {
-        let written = iteration(function, header).into_iter().flat_map(|block| &uses[block].written);
-        let dead: BTreeSet<usize> = written.copied().filter(|slot| !live[header].contains(slot)).collect();
-        (header, dead.into_iter().collect())
-    });
-    found.collect()
+    // What the paths of a loop have written and not cleared since, at the start of each block.
+    let (mut dirty, mut changed) = (none, true);
+    while changed {
+        changed = false;
+        for block in &in_loops {
+            let kept =
+                dirty[*block].iter().filter(|slot| !meetings.contains(block) || live[*block].contains(slot));
+            let left: BTreeSet<usize> = kept.chain(&uses[*block].written).copied().collect();
+            for successor in function.blocks[*block].successors.iter().filter(|to| in_loops.contains(to)) {
+                for slot in &left {
+                    changed |= dirty[*successor].insert(*slot);
+                }
+            }
+        }
+    }
+    for (block, slots) in dirty.iter_mut().enumerate() {
+        slots.retain(|slot| meetings.contains(&block) && !live[block].contains(slot));
+    }
+    dirty
 }
 
 fn asks(function: &IselFunction, block: usize) -> bool {
@@ -88,8 +109,7 @@ fn live_at_start(function: &IselFunction, uses: &[Uses]) -> Vec<BTreeSet<usize>>
 }
 
 /// The blocks from which the next iteration is reached, and that are reached from its start.
-fn iteration(function: &IselFunction, header: usize) -> BTreeSet<usize> {
-    let predecessors = function.predecessors();
+fn iteration(function: &IselFunction, predecessors: &[Vec<usize>], header: usize) -> BTreeSet<usize> {
     let closure = |next: &dyn Fn(usize) -> Vec<usize>| {
         let (mut found, mut open) = (BTreeSet::from([header]), vec![header]);
         while let Some(block) = open.pop() {

@@ -93,7 +93,12 @@ pub fn is_large<'b>(
     function: &MirFunction,
     blocks: impl IntoIterator<Item = &'b Block>,
 ) -> bool {
-    decisions(program, function, blocks, &mut BTreeMap::new()) > MAX_DECISIONS_ITERATED
+    !may_iterate(decisions(program, function, blocks, &mut BTreeMap::new()))
+}
+
+/// Whether the verifier may follow so many decisions in each iteration under an iterator.
+pub fn may_iterate(decisions: usize) -> bool {
+    decisions <= MAX_DECISIONS_ITERATED
 }
 
 /// The branches in blocks and in the functions that they call, except outlined ones, which the verifier does not
