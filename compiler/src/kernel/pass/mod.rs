@@ -1,13 +1,11 @@
 //! Optimisation passes on MIR, which keep the meaning of a program; one file each.
 
 mod address_folding;
-mod addresses;
 mod alias_analysis;
 mod bounds;
 mod changes;
 mod const_fold;
 mod dce;
-mod dead_slots;
 mod dead_stores;
 mod gvn;
 mod inline;
@@ -15,23 +13,19 @@ mod iterations;
 mod jump_threading;
 mod kernel_pointers;
 mod known_bits;
-mod links;
 mod load_forwarding;
 mod loop_callbacks;
-mod loop_carried;
 mod mem2reg;
-mod merges;
-mod new_insts;
-mod origins;
+pub(super) mod new_insts;
+pub(super) mod origins;
 mod outline_loops;
 mod pack;
 mod packet_generations;
 mod phi_cycles;
 mod reassociate;
 mod redundant_params;
-mod region;
-mod return_ranges;
-mod rewrite;
+pub(super) mod region;
+pub(super) mod rewrite;
 pub(super) mod scalar_ids;
 mod simplify_cfg;
 mod sink;
@@ -50,6 +44,9 @@ use super::mir::flow::Flow;
 use super::mir::verify::{VerifyError, verify, verify_packed};
 use super::mir::{MirFunction, Program};
 use super::verifier::code::{may_follow_all_paths, on_all_paths};
+use super::verifier::rules::{
+    backtracked_addresses, dead_slots, linked_scalars, loop_carried, precise_constants, return_ranges,
+};
 use crate::hir::FuncId;
 use changes::Changes;
 use packet_generations::PacketChanges;
@@ -96,12 +93,12 @@ type LastPass = fn(&mut MirFunction) -> bool;
 /// The passes that run once, after all others.
 const LAST: &[(&str, LastPass)] = &[
     ("sink", sink::run),
-    ("addresses", addresses::run),
+    ("backtracked_addresses", backtracked_addresses::run),
     ("known_bits", known_bits::run),
     ("loop_carried", loop_carried::run),
-    ("merges", merges::run),
+    ("precise_constants", precise_constants::run),
     ("return_ranges", return_ranges::run),
-    ("links", links::run),
+    ("linked_scalars", linked_scalars::run),
     ("dead_slots", dead_slots::run),
     ("unused_slots", unused_slots::run),
 ];

@@ -31,6 +31,7 @@
 //! | inlining of a helper with pointers | 400 parts added | | |
 
 pub mod code;
+pub mod rules;
 pub mod tree;
 
 /// The limit of instructions that the verifier follows. Source: include/linux/bpf.h,

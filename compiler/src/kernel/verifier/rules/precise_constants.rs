@@ -1,28 +1,28 @@
-//! Hides from the verifier what numbers start as, in functions with many branches.
+//! Precise constants: states are equal only if constants on which a branch depends are.
 //!
-//! The verifier follows every way through a function, and stops where it has come by with the same values. A
-//! variable that starts as a constant and changes in some branches is another constant on each way, and as
-//! soon as it is compared with something, which way was taken counts: thirty branches are a thousand million
-//! ways. A number that the verifier does not know is the same on all of them.
-//!
-//! What decides whether a record of a ring buffer is given back stays known, and what may tell whether there
-//! is one: the verifier must see that it is given back on every way. So does what an address is made of where
-//! no check stands between: its bound is that of each number that meets there. And so does what ends an
-//! ordinary loop, of which the verifier follows each iteration: where an unknown counter is on the stack, that of
-//! 6.1 does not see that it changes. Source: kernel/bpf/verifier.c, `is_state_visited` ("infinite loop
-//! detected"), v6.1.
+//! - Rule: the verifier follows each path through a function, and stops where it was in the same state. A variable that
+//!   starts as a constant and changes in some branches is another constant on each path, and counts as soon as it is
+//!   compared: thirty branches are a thousand million paths. A number that the verifier does not know is the same on
+//!   all of them. Source: kernel/bpf/verifier.c, `is_state_visited` and `regsafe`.
+//! - Kernels: all.
+//! - Here: initial constants are hidden in functions with many branches. Three kinds stay known. What decides whether a
+//!   record of a ring buffer is released, and what may tell whether there is one: the verifier must see that it is
+//!   released on each path. What an address is computed from without a check between: its bound is that of each number
+//!   that reaches it. What ends an ordinary loop, of which the verifier follows each iteration: 6.1 does not see that an
+//!   unknown counter on the stack changes ("infinite loop detected").
+//! - Case: `many_branches`.
 
 use std::collections::BTreeSet;
 
-use super::origins::Origins;
-use super::region::HiddenZeros;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
 use crate::kernel::mir::{Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
+use crate::kernel::pass::origins::Origins;
+use crate::kernel::pass::region::HiddenZeros;
 use crate::kernel::verifier::code::has_many_branches;
 
-/// Runs the pass; gives whether anything changed. It must be the last, and run once.
+/// Runs the pass; returns whether anything changed. It must be the last, and run once.
 pub fn run(function: &mut MirFunction) -> bool {
     if !has_many_branches(function) {
         return false;
@@ -35,24 +35,24 @@ pub fn run(function: &mut MirFunction) -> bool {
         }
     }
     let decides = Origins::new(function).deciding(function);
-    let mut merges = Merges { function, constant, decides, kept: IndexVec::new(), zeros: None };
-    merges.keep();
-    order.into_iter().for_each(|block| merges.hide(block));
-    merges.zeros.is_some()
+    let mut constants = Constants { function, constant, decides, kept: IndexVec::new(), zeros: None };
+    constants.keep();
+    order.into_iter().for_each(|block| constants.hide(block));
+    constants.zeros.is_some()
 }
 
-struct Merges<'a> {
+struct Constants<'a> {
     function: &'a mut MirFunction,
     constant: IndexVec<Value, bool>,
     /// A branch or an address depends on it.
     decides: IndexVec<Value, bool>,
-    /// Whether a record is given back depends on it, or an address without a check between.
+    /// Whether a record is released depends on it, or an address without a check between.
     kept: IndexVec<Value, bool>,
     zeros: Option<HiddenZeros>,
 }
 
-/// Whether an instruction gives a record back.
-fn is_gift(inst: &Inst) -> bool {
+/// Whether an instruction releases a record.
+fn is_release(inst: &Inst) -> bool {
     match inst.op {
         Op::Call { callee, .. } => {
             matches!(callee, Callee::Helper(Helper::RingSubmit | Helper::RingDiscard))
@@ -61,24 +61,24 @@ fn is_gift(inst: &Inst) -> bool {
     }
 }
 
-impl Merges<'_> {
+impl Constants<'_> {
     /// Finds the values that stay known.
     fn keep(&mut self) {
         let origins = Origins::new(self.function);
-        let mut known = self.deciding_gifts();
+        let mut known = self.deciding_releases();
         known.extend(self.distances());
         known.extend(self.exits_of_loops());
         known.extend(self.beside_records(&origins));
         self.kept = origins.of(known);
     }
 
-    /// What blocks are given together with a record that may be null there: it may tell whether it is.
+    /// The parameters of blocks beside a record that may be null there: they may tell whether it is.
     fn beside_records(&self, origins: &Origins<'_>) -> Vec<Value> {
-        let gifts = self.function.insts().filter_map(|inst| match &inst.op {
-            Op::Call { args, .. } if is_gift(inst) => args.first(),
+        let releases = self.function.insts().filter_map(|inst| match &inst.op {
+            Op::Call { args, .. } if is_release(inst) => args.first(),
             _ => None,
         });
-        let records = origins.of(gifts.copied().collect());
+        let records = origins.of(releases.copied().collect());
         let params = self.function.blocks.iter().map(|block| &block.params);
         params.filter(|params| params.iter().any(|param| records[*param])).flatten().copied().collect()
     }
@@ -117,31 +117,33 @@ impl Merges<'_> {
         distances.collect()
     }
 
-    /// The conditions that decide whether a record is given back: of branches from which one way always leads
-    /// there and the other may not.
-    fn deciding_gifts(&self) -> Vec<Value> {
+    /// The conditions that decide whether a record is released: of branches from which one path always reaches the
+    /// release and the other may not.
+    fn deciding_releases(&self) -> Vec<Value> {
         let order = self.function.reverse_postorder();
-        let giving = order.iter().filter(|block| self.function.blocks[**block].insts.iter().any(is_gift));
-        giving.flat_map(|block| self.deciding(&order, *block)).collect()
+        let releasing =
+            order.iter().filter(|block| self.function.blocks[**block].insts.iter().any(is_release));
+        releasing.flat_map(|block| self.deciding(&order, *block)).collect()
     }
 
     /// The conditions that decide whether a block is reached.
     fn deciding(&self, order: &[Block], block: Block) -> Vec<Value> {
-        let ways_out = |from: Block| self.function.blocks[from].term.targets().into_iter().map(|to| to.block);
-        let mut leading = BTreeSet::from([block]);
+        let successors =
+            |from: Block| self.function.blocks[from].term.targets().into_iter().map(|to| to.block);
+        let mut reaching = BTreeSet::from([block]);
         let mut grown = true;
         while grown {
-            let before = leading.len();
+            let before = reaching.len();
             for from in order.iter().rev() {
-                let mut out = ways_out(*from).peekable();
-                if out.peek().is_some() && out.all(|to| leading.contains(&to)) {
-                    leading.insert(*from);
+                let mut next = successors(*from).peekable();
+                if next.peek().is_some() && next.all(|to| reaching.contains(&to)) {
+                    reaching.insert(*from);
                 }
             }
-            grown = leading.len() > before;
+            grown = reaching.len() > before;
         }
         let decides =
-            |from: &&Block| !leading.contains(from) && ways_out(**from).any(|to| leading.contains(&to));
+            |from: &&Block| !reaching.contains(from) && successors(**from).any(|to| reaching.contains(&to));
         let conditions =
             order.iter().filter(decides).filter_map(|from| match self.function.blocks[*from].term {
                 Terminator::Branch { cond, .. } => Some(cond),

@@ -3,8 +3,8 @@
 //! Lowering makes each result that of a comparison. A result with which a loop body exits crosses memory that the
 //! verifier does not follow, so the value read there could be any number to it.
 
-use super::origins::Origins;
 use crate::kernel::mir::{BinaryOp, Block, MirFunction, Op, Terminator, Type, Value};
+use crate::kernel::pass::origins::Origins;
 
 /// Runs the pass; returns whether anything changed.
 pub fn run(function: &mut MirFunction) -> bool {

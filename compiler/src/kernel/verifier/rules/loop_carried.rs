@@ -6,10 +6,10 @@
 //! the others, because it has not used all of the stack. So an argument for the header is hidden too, if it was
 //! computed from the header's parameters and a branch or an address depends on it.
 
-use super::origins::Origins;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, Callee, Inst, Kfunc, MirFunction, Op, Predecessors, Value};
+use crate::kernel::pass::origins::Origins;
 
 /// Runs the pass; returns whether anything changed. It must run once, after all passes that change loops.
 pub fn run(function: &mut MirFunction) -> bool {

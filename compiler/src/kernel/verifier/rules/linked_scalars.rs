@@ -1,23 +1,21 @@
-//! Keeps the verifier from linking a sum with the number that a constant was added to.
+//! Linked scalars: a number and its sum with a constant share what a branch says of one of them.
 //!
-//! Linux 6.10 and later remember that the two are apart by the constant: a branch on one of them says
-//! something about the other, too. But of that they set the signed bounds only where the constant is taken
-//! off again, so that a branch on the other that is never taken seems to be. Following it the verifier finds
-//! bounds that contradict each other, forgets both, and refuses the number in an address. Only 64-bit
-//! additions of what the verifier knows to be a positive constant link (source: kernel/bpf/verifier.c,
-//! `adjust_reg_min_max_vals` and `sync_linked_regs`, v6.12).
-//!
-//! So constants are subtracted instead, with the other sign; late 6.18 links those as well, and no script is
-//! known that it refuses for that. What the verifier may know to be one although it is none here, on one way
-//! or in one turn, is added to a number from which 0 was subtracted: an instruction more, which is there only
-//! if both the number and the sum are compared.
+//! - Rule: the verifier remembers that the two are apart by the constant. It sets the signed bounds of the other only
+//!   where the constant is subtracted again, so a branch on the other that is never taken seems possible. It follows
+//!   that branch, finds bounds that contradict each other, forgets both, and rejects the number in an address. Only
+//!   64-bit additions of what the verifier knows to be a positive constant link. Source: kernel/bpf/verifier.c,
+//!   `adjust_reg_min_max_vals` and `sync_linked_regs`.
+//! - Kernels: 6.10 and later.
+//! - Here: constants are subtracted with the other sign; late 6.18 links those as well, and no script is known that it
+//!   rejects for that. What the verifier may know to be constant on one path or in one iteration is added to a number
+//!   from which 0 was subtracted: one more instruction, only where both the number and the sum are compared.
 
-use super::rewrite::{constants, insert};
-use super::scalar_ids::ScalarIds;
 use crate::index::{FastMap, IndexVec};
 use crate::kernel::mir::{BinaryOp, Callee, Inst, MirFunction, Op, Terminator, Type, Value};
+use crate::kernel::pass::rewrite::{constants, insert};
+use crate::kernel::pass::scalar_ids::ScalarIds;
 
-/// Runs the pass; gives whether anything changed. It must be run when nothing folds constants any more.
+/// Runs the pass; returns whether anything changed. It must run when nothing folds constants any more.
 pub fn run(function: &mut MirFunction) -> bool {
     let sums = sums(function);
     if sums.is_empty() {
@@ -25,12 +23,12 @@ pub fn run(function: &mut MirFunction) -> bool {
     }
     let mut changed = false;
     for data in function.blocks.iter_mut() {
-        let mut made = Vec::new();
+        let mut added_insts = Vec::new();
         for (at, inst) in data.insts.iter_mut().enumerate() {
             let Some(sum) = inst.result.and_then(|result| sums.get(&result)) else { continue };
             let mut before = |op: Op| {
                 let result = function.values.push(Type::I64);
-                made.push((at, Inst { result: Some(result), op, span: inst.span }));
+                added_insts.push((at, Inst { result: Some(result), op, span: inst.span }));
                 result
             };
             match *sum {
@@ -45,8 +43,8 @@ pub fn run(function: &mut MirFunction) -> bool {
                 }
             }
         }
-        changed |= !made.is_empty();
-        insert(&mut data.insts, made);
+        changed |= !added_insts.is_empty();
+        insert(&mut data.insts, added_insts);
     }
     changed
 }
@@ -82,24 +80,24 @@ fn sums(function: &MirFunction) -> FastMap<Value, Sum> {
     sums
 }
 
-/// Which numbers may be compared, by whatever name.
+/// The numbers that may be compared, through any value with their scalar id.
 struct Compared {
-    names: ScalarIds,
-    /// Of the values that stand for a number.
+    ids: ScalarIds,
+    /// For the value that represents each id.
     compared: IndexVec<Value, bool>,
 }
 
 impl Compared {
     fn new(function: &MirFunction) -> Compared {
         let compared = IndexVec::filled(function.values.len(), false);
-        let mut found = Compared { names: ScalarIds::new(function), compared };
+        let mut found = Compared { ids: ScalarIds::new(function), compared };
         found.mark(function);
         found
     }
 
     fn mark(&mut self, function: &MirFunction) {
         let params = &function.blocks[function.entry()].params;
-        // Functions of the object may compare what they are given, and those who gave it.
+        // Functions of the object may compare their arguments, and callers the results.
         let mut compared = params.clone();
         for data in function.blocks.iter() {
             for inst in &data.insts {
@@ -119,12 +117,12 @@ impl Compared {
             }
         }
         for value in compared {
-            let number = self.names.number(value);
+            let number = self.ids.number(value);
             self.compared[number] = true;
         }
     }
 
     fn is(&self, value: Value) -> bool {
-        self.compared[self.names.number(value)]
+        self.compared[self.ids.number(value)]
     }
 }
