@@ -85,7 +85,7 @@ not stop when asked and was ended. For several plugins, the first code that is n
 
 Examples:
   ks-host -e '@tracepoint(\"raw_syscalls/sys_enter\") { calls[comm()] += 1 }' --exec ls
-  ks-host tool opensnoop --failed
+  ks-host tool opensnoop --failed --exec ls
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
   ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
@@ -111,8 +111,8 @@ enum Command {
     /// Runs a tool that is part of ks-host: `ks-host tool opensnoop --pid 1`.
     #[command(
         override_usage = "ks-host tool <NAME> [OPTIONS]",
-        after_help = "Examples:\n  ks-host tool opensnoop --failed\n  ks-host tool syscount --exec \
-                      ls\n  ks-host tool biolatency --help"
+        after_help = "Examples:\n  ks-host tool opensnoop --failed --exec ls\n  ks-host tool syscount --exec \
+                      ls\n  ks-host tool biolatency --exec sync"
     )]
     Tool(tools::Args),
     /// Lists the tools that are part of ks-host, with what they show and where they are attached.
