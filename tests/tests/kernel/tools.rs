@@ -33,14 +33,14 @@ fn around(name: &str, options: &[&str], exec: &[&str]) -> Outcome {
 }
 
 /// A tool that is attached, until it is ended: what it observes is a command that waits for a file.
-struct Beside {
+struct RunningTool {
     child: Child,
     folder: Folder,
 }
 
-impl Beside {
+impl RunningTool {
     /// Starts a tool, and waits until it is attached.
-    fn begin(name: &str, options: &[&str]) -> Beside {
+    fn begin(name: &str, options: &[&str]) -> RunningTool {
         let folder = Folder::new();
         let (ready, done) = (folder.path("ready"), folder.path("done"));
         let waits =
@@ -54,7 +54,7 @@ impl Beside {
             .spawn()
             .expect("ks-host starts");
         wait_until(LONGEST, "the tool is attached", || ready.exists());
-        Beside { child, folder }
+        RunningTool { child, folder }
     }
 
     /// Ends the tool, and returns what it has printed.

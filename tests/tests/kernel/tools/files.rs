@@ -6,12 +6,12 @@ use std::os::fd::AsRawFd as _;
 
 use ks_tests::Folder;
 
-use super::{Beside, around, rows};
+use super::{RunningTool, around, rows};
 
 #[test]
 fn root_opensnoop_shows_paths_and_results() {
     let me = std::process::id().to_string();
-    let beside = Beside::begin("opensnoop", &["--pid", &me]);
+    let beside = RunningTool::begin("opensnoop", &["--pid", &me]);
     let folder = Folder::new();
     let path = folder.write("opened", b"text");
     let file = File::open(&path).expect("it was written");
@@ -28,7 +28,7 @@ fn root_opensnoop_shows_paths_and_results() {
 #[test]
 fn root_statsnoop_shows_paths_and_results() {
     let me = std::process::id().to_string();
-    let beside = Beside::begin("statsnoop", &["--pid", &me]);
+    let beside = RunningTool::begin("statsnoop", &["--pid", &me]);
     let folder = Folder::new();
     let path = folder.write("asked", b"text");
     for _ in 0..3 {
@@ -46,7 +46,7 @@ fn root_statsnoop_shows_paths_and_results() {
 #[test]
 fn root_filetop_counts_the_bytes_of_files() {
     let me = std::process::id().to_string();
-    let beside = Beside::begin("filetop", &["--pid", &me]);
+    let beside = RunningTool::begin("filetop", &["--pid", &me]);
     let folder = Folder::new();
     let path = folder.path("filetop-counts");
     let mut file = File::create(&path).expect("the folder is writable");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use ks_tests::Folder;
 
-use super::{Beside, around, copy_of, rows};
+use super::{RunningTool, around, copy_of, rows};
 
 #[test]
 fn root_pagefaults_counts_those_of_a_command() {
@@ -27,7 +27,7 @@ fn root_oomkill_shows_the_victim() {
     let Some(group) = MemoryGroup::new("oom", 16 << 20) else {
         panic!("the memory controller of control groups is needed");
     };
-    let beside = Beside::begin("oomkill", &[]);
+    let beside = RunningTool::begin("oomkill", &[]);
     // 64 MiB of a shell's variable.
     let script = format!(
         "echo $$ > {}/cgroup.procs; x=$(head -c 67108864 /dev/zero | tr '\\0' x); echo ${{#x}}",

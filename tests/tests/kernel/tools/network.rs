@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::{Beside, histogram, rows};
+use super::{RunningTool, histogram, rows};
 
 /// A connection that was opened, used and closed.
 struct Connection {
@@ -43,7 +43,7 @@ fn connections() -> Vec<Connection> {
 
 #[test]
 fn root_tcpstates_shows_both_families() {
-    let beside = Beside::begin("tcpstates", &[]);
+    let beside = RunningTool::begin("tcpstates", &[]);
     let connections = connections();
     let ran = beside.end();
     for Connection { address, server, client } in &connections {
@@ -66,9 +66,9 @@ fn root_tcpstates_shows_both_families() {
 fn root_tcpconnect_tcpaccept_and_bindsnoop_show_both_ends() {
     let me = std::process::id().to_string();
     let [connects, accepts, binds] =
-        ["tcpconnect", "tcpaccept", "bindsnoop"].map(|tool| Beside::begin(tool, &["--pid", &me]));
+        ["tcpconnect", "tcpaccept", "bindsnoop"].map(|tool| RunningTool::begin(tool, &["--pid", &me]));
     let connections = connections();
-    let [connects, accepts, binds] = [connects, accepts, binds].map(Beside::end);
+    let [connects, accepts, binds] = [connects, accepts, binds].map(RunningTool::end);
     for Connection { address, server, client } in &connections {
         // A listener's address is the wildcard's, or its own; IPv4 of a socket of its own is plain.
         let plain = address.trim_start_matches("::ffff:");
@@ -83,7 +83,7 @@ fn root_tcpconnect_tcpaccept_and_bindsnoop_show_both_ends() {
 
 #[test]
 fn root_tcplife_counts_the_bytes_of_both_ends() {
-    let beside = Beside::begin("tcplife", &[]);
+    let beside = RunningTool::begin("tcplife", &[]);
     let connections = connections();
     let ran = beside.end();
     for Connection { address, server, client } in &connections {
@@ -105,7 +105,7 @@ fn root_tcplife_counts_the_bytes_of_both_ends() {
 #[test]
 fn root_tcptop_and_tcprtt_count_what_is_sent() {
     let me = std::process::id().to_string();
-    let (bytes, times) = (Beside::begin("tcptop", &["--pid", &me]), Beside::begin("tcprtt", &[]));
+    let (bytes, times) = (RunningTool::begin("tcptop", &["--pid", &me]), RunningTool::begin("tcprtt", &[]));
     let connections = connections();
     let (bytes, times) = (bytes.end(), times.end());
     for Connection { address, server, client } in &connections {
@@ -128,7 +128,7 @@ fn root_tcptop_and_tcprtt_count_what_is_sent() {
 
 #[test]
 fn root_tcpretrans_shows_what_is_sent_again() {
-    let beside = Beside::begin("tcpretrans", &[]);
+    let beside = RunningTool::begin("tcpretrans", &[]);
     // A listener with a full queue drops the beginnings of more connections, which are sent again after a second.
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("it is there");

@@ -7,11 +7,11 @@ use ks_tests::Folder;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Beside, around, copy_of, rows};
+use super::{RunningTool, around, copy_of, rows};
 
 #[test]
 fn root_execsnoop_shows_arguments_and_results() {
-    let beside = Beside::begin("execsnoop", &["--failed"]);
+    let beside = RunningTool::begin("execsnoop", &["--failed"]);
     let mut child =
         Command::new("/bin/true").args(["with", "two words"]).uid(65534).spawn().expect("it starts");
     let pid = child.id().to_string();
@@ -27,7 +27,7 @@ fn root_execsnoop_shows_arguments_and_results() {
 
 #[test]
 fn root_exitsnoop_shows_how_processes_end() {
-    let beside = Beside::begin("exitsnoop", &["--failed"]);
+    let beside = RunningTool::begin("exitsnoop", &["--failed"]);
     let mut child = Command::new("sh").args(["-c", "sleep 0.2; exit 3"]).spawn().expect("it starts");
     let mut killed = Command::new("sleep").arg("60").spawn().expect("it starts");
     killed.kill().expect("it is ours");
@@ -45,9 +45,9 @@ fn root_exitsnoop_shows_how_processes_end() {
 }
 
 #[test]
-fn root_threadsnoop_tells_threads_and_processes_apart() {
+fn root_threadsnoop_distinguishes_threads_and_processes() {
     let me = std::process::id().to_string();
-    let beside = Beside::begin("threadsnoop", &["--pid", &me]);
+    let beside = RunningTool::begin("threadsnoop", &["--pid", &me]);
     let mut child = Command::new("true").spawn().expect("it starts");
     let pid = child.id().to_string();
     child.wait().expect("it is ours");
@@ -62,7 +62,8 @@ fn root_threadsnoop_tells_threads_and_processes_apart() {
 
 #[test]
 fn root_killsnoop_and_sigsnoop_show_signals_and_results() {
-    let (calls, signals) = (Beside::begin("killsnoop", &[]), Beside::begin("sigsnoop", &["--signal", "12"]));
+    let (calls, signals) =
+        (RunningTool::begin("killsnoop", &[]), RunningTool::begin("sigsnoop", &["--signal", "12"]));
     let mut child = Command::new("sleep").arg("60").spawn().expect("it starts");
     let pid = Pid::from_raw(child.id().cast_signed());
     kill(pid, Signal::SIGUSR2).expect("it is ours");
@@ -85,7 +86,7 @@ fn root_killsnoop_and_sigsnoop_show_signals_and_results() {
 
 #[test]
 fn root_capable_shows_checks_and_results() {
-    let beside = Beside::begin("capable", &["--refused"]);
+    let beside = RunningTool::begin("capable", &["--refused"]);
     // Changing the time of the machine needs CAP_SYS_TIME.
     let mut child = Command::new("date")
         .args(["-s", "@0"])

@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use ks_tests::Folder;
 
-use super::{Beside, around, copy_of, histogram, rows};
+use super::{RunningTool, around, copy_of, histogram, rows};
 
-/// A shell that does nothing until it is told to, and then counts what the kernel accounts for it.
+/// A shell that does nothing until a line comes, and then counts what the kernel accounts for it.
 struct Shell {
     child: Child,
     pid: String,
@@ -58,7 +58,7 @@ fn agree(one: u64, other: u64) -> bool {
 #[test]
 fn root_cpudist_has_the_time_on_cpus() {
     let shell = Shell::new(BUSY);
-    let beside = Beside::begin("cpudist", &["--pid", &shell.pid]);
+    let beside = RunningTool::begin("cpudist", &["--pid", &shell.pid]);
     let accounted = shell.work();
     let ran = beside.end();
     let (count, sum) = histogram(&ran, "us ");
@@ -69,7 +69,7 @@ fn root_cpudist_has_the_time_on_cpus() {
 #[test]
 fn root_runqlat_has_the_time_before_cpus() {
     let shell = Shell::new(BUSY);
-    let beside = Beside::begin("runqlat", &["--pid", &shell.pid]);
+    let beside = RunningTool::begin("runqlat", &["--pid", &shell.pid]);
     let accounted = shell.work();
     let ran = beside.end();
     let (_, sum) = histogram(&ran, "us ");
@@ -82,8 +82,8 @@ fn root_offcputime_and_wakeuptime_have_the_time_of_waits() {
     let (name, path) = copy_of("/bin/sleep", &folder);
     let shell = Shell::new(&format!("{path} 0.3"));
     let (blocked, woken) = (
-        Beside::begin("offcputime", &["--pid", &shell.pid]),
-        Beside::begin("wakeuptime", &["--pid", &shell.pid]),
+        RunningTool::begin("offcputime", &["--pid", &shell.pid]),
+        RunningTool::begin("wakeuptime", &["--pid", &shell.pid]),
     );
     let pid = shell.pid.clone();
     let begun = std::time::Instant::now();
@@ -129,7 +129,7 @@ fn root_softirqs_and_hardirqs_agree_with_procfs() {
     let timers = || sum("/proc/softirqs", |row| row[0] == "TIMER:");
     let disk = || sum("/proc/interrupts", |row| row.last().is_some_and(|name| name.ends_with("-req.0")));
     let outer = (timers(), disk());
-    let (soft, hard) = (Beside::begin("softirqs", &[]), Beside::begin("hardirqs", &[]));
+    let (soft, hard) = (RunningTool::begin("softirqs", &[]), RunningTool::begin("hardirqs", &[]));
     let inner = (timers(), disk());
     let folder = Folder::new();
     let file = folder.path("written").display().to_string();
