@@ -1,4 +1,4 @@
-//! Linker options of the command `ks-host`. It is linked statically, but for an address that differs at each start, where
+//! The list of the tools inside the command `ks-host`, and its linker options. It is linked statically, but for an address that differs at each start, where
 //! the libraries are there for that: loading four shared ones takes a tenth of a start. Relative relocations are packed
 //! as a bit map (`DT_RELR`), which takes a hundredth of the usual table: there are 50,000 of them, and every start applies
 //! all.
@@ -24,6 +24,7 @@ const LIBRARIES: [&str; 4] = ["-Wl,--whole-archive", "-lelf", "-Wl,--no-whole-ar
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    list_tools();
     println!("cargo::rerun-if-changed=../compiler/build/static_libraries.rs");
     // A program for another machine cannot be tried, and may meet another C library.
     if env::var_os("TARGET") != env::var_os("HOST") || env::var_os("CARGO_FEATURE_PLUGINS").is_none() {
@@ -42,6 +43,24 @@ fn main() {
     } else if works(&out, &["-pie", "-lelf", "-lz"]) {
         argument(PACKED);
     }
+}
+
+/// Writes the list of the scripts of `tools/`, with their texts, which the command contains.
+fn list_tools() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let folder = root.join("../tools");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let entries = fs::read_dir(&folder).expect("the folder of the tools can be read");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "ks"));
+    paths.sort();
+    let entry = |path: &PathBuf| {
+        let name = path.file_stem().expect("it has an ending").to_string_lossy();
+        format!("({name:?}, include_str!({:?})),", path.display().to_string())
+    };
+    let list: String = paths.iter().map(entry).collect();
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    fs::write(out.join("tools.rs"), format!("&[{list}]")).expect("the output folder can be written");
 }
 
 /// Whether a program with packed relocations is linked with these arguments, and runs.

@@ -16,6 +16,8 @@ use crate::writer::Writer;
 pub struct RunOptions {
     /// The plugin's name in messages.
     pub name: String,
+    /// How a user calls the plugin with options, for its usage: `ks-host stat.ks --`.
+    pub called_as: String,
     /// Arguments of the plugin.
     pub arguments: Vec<String>,
     /// Settings of the plugin's config blocks.
@@ -72,8 +74,10 @@ impl RunOptions {
     /// Creates options without arguments and settings, with the process's own output, no time limit, and the
     /// policy that only permits observing.
     pub fn new(name: impl Into<String>) -> RunOptions {
+        let name = name.into();
         RunOptions {
-            name: name.into(),
+            called_as: format!("ks-host {name} --"),
+            name,
             arguments: Vec::new(),
             settings: Settings::default(),
             stdout: Box::new(Writer::stdout()),

@@ -11,7 +11,8 @@ impl Host for State {
     }
 
     fn parse(&mut self, options: Vec<OptionSpec>) -> wasmtime::Result<Parsed> {
-        let parsed = arguments::parse(&self.name, &self.arguments, &options).map_err(wasmtime::Error::new)?;
+        let parsed = arguments::parse(&self.name, &self.called_as, &self.arguments, &options)
+            .map_err(wasmtime::Error::new)?;
         Ok(match parsed {
             ParsedArguments::Values(values) => Parsed::Values(values),
             ParsedArguments::Help(usage) => {

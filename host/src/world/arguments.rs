@@ -31,9 +31,10 @@ pub(super) enum SpecError {
     Bits { name: String, bits: u8 },
 }
 
-/// Parses the arguments of the plugin of this name.
+/// Parses the arguments of the plugin of this name, which a user calls with options by `called_as`.
 pub(super) fn parse(
     plugin: &str,
+    called_as: &str,
     arguments: &[String],
     specs: &[OptionSpec],
 ) -> Result<ParsedArguments, SpecError> {
@@ -42,7 +43,7 @@ pub(super) fn parse(
     let mut arguments = arguments.iter().map(String::as_str).peekable();
     while let Some(argument) = arguments.next() {
         if argument == "--help" || argument == "-h" {
-            return Ok(ParsedArguments::Help(usage(plugin, specs)));
+            return Ok(ParsedArguments::Help(usage(called_as, specs)));
         }
         match option(argument, &mut arguments, specs) {
             Ok((index, value)) => {
@@ -52,7 +53,10 @@ pub(super) fn parse(
             }
             Err(reason) => {
                 let reason = visible(&reason, MOST_BYTES);
-                return Ok(ParsedArguments::Wrong(format!("{plugin}: {reason}\n{}", usage(plugin, specs))));
+                return Ok(ParsedArguments::Wrong(format!(
+                    "{plugin}: {reason}\n{}",
+                    usage(called_as, specs)
+                )));
             }
         }
     }
@@ -187,13 +191,12 @@ fn type_name(ty: &OptionType) -> String {
 }
 
 /// Formats the usage: each option with its type, its default and its line of help, aligned.
-fn usage(plugin: &str, specs: &[OptionSpec]) -> String {
-    let mut out = format!("usage: ks-host {plugin}");
+fn usage(called_as: &str, specs: &[OptionSpec]) -> String {
     if specs.is_empty() {
-        out.push_str("\n\nThe plugin takes no options.\n");
-        return out;
+        let without = called_as.trim_end_matches(" --");
+        return format!("usage: {without}\n\nThe plugin takes no options.\n");
     }
-    out.push_str(" -- [OPTIONS]\n\n");
+    let mut out = format!("usage: {called_as} [OPTIONS]\n\n");
     let rows: Vec<[String; 3]> = specs
         .iter()
         .map(|spec| {
@@ -249,7 +252,7 @@ mod tests {
 
     fn read(arguments: &[&str]) -> ParsedArguments {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).into()).collect();
-        parse("p.wasm", &arguments, &specs()).expect("the specs make sense")
+        parse("p.wasm", "ks-host p.wasm --", &arguments, &specs()).expect("the specs make sense")
     }
 
     /// Parses arguments and returns the values as text, in the order of the specs.
@@ -321,7 +324,9 @@ mod tests {
             spec("s", OptionType::Signed(64), OptionValue::Signed(0)),
         ];
         let arguments = [format!("--u={}", u64::MAX), format!("--s={}", i64::MIN)];
-        let Ok(ParsedArguments::Values(values)) = parse("p", &arguments, &specs) else { panic!("not read") };
+        let Ok(ParsedArguments::Values(values)) = parse("p", "p", &arguments, &specs) else {
+            panic!("not read")
+        };
         assert!(matches!(values[..], [OptionValue::Unsigned(u64::MAX), OptionValue::Signed(i64::MIN)]));
     }
 
@@ -361,6 +366,6 @@ mod tests {
     #[test]
     fn specs_that_make_no_sense_are_the_plugins_defect() {
         let odd = [spec("x", OptionType::Signed(7), OptionValue::Signed(0))];
-        assert_eq!(parse("p", &[], &odd).err(), Some(SpecError::Bits { name: "x".into(), bits: 7 }));
+        assert_eq!(parse("p", "p", &[], &odd).err(), Some(SpecError::Bits { name: "x".into(), bits: 7 }));
     }
 }

@@ -76,6 +76,8 @@ pub struct State {
     /// Whether the plugin has waited for time or records.
     waited: bool,
     pub(super) name: String,
+    /// How a user calls it with options.
+    pub(super) called_as: String,
     pub(super) arguments: Vec<String>,
     pub(super) settings: Settings,
     pub(super) symbols: Symbols,
@@ -139,6 +141,7 @@ impl State {
         };
         let output = Output::new(streams, &options.calls, options.stop.clone(), &host_bytes);
         State {
+            called_as: text::visible(&options.called_as, text::MOST_BYTES).into_owned(),
             table,
             attachments,
             misses: Misses::default(),

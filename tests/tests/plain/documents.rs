@@ -54,6 +54,7 @@ fn pages() -> Vec<(String, String)> {
         "docs/recording",
         "docs/rust",
         "docs/system-calls",
+        "docs/tools",
         "SECURITY",
     ];
     let page = |name: &str| {
@@ -141,6 +142,53 @@ fn the_page_of_system_calls_is_made_from_the_filter() {
         std::fs::write(path, made).expect("writable");
     } else if cfg!(target_arch = "x86_64") {
         assert_eq!(text, made, "INSTA_UPDATE=always writes the table: | system calls |{table}");
+    }
+}
+
+/// The options of a script: the fields of `struct Args`, with their lines of documentation.
+fn options(script: &str) -> Vec<String> {
+    let Some((_, after)) = script.split_once("\nstruct Args {\n") else { return Vec::new() };
+    let (fields, _) = after.split_once("\n}").expect("`ks fmt` wrote it");
+    let mut help = String::new();
+    let mut options = Vec::new();
+    for line in fields.lines().map(str::trim) {
+        match (line.strip_prefix("///"), line.split_once(':')) {
+            (Some(text), _) => help.push_str(text.trim_end_matches('.')),
+            (None, Some((name, _))) => options.push(format!("`--{name}`:{}", std::mem::take(&mut help))),
+            (None, None) => {}
+        }
+    }
+    options
+}
+
+/// `INSTA_UPDATE=always` writes the table.
+#[test]
+fn the_page_of_tools_is_made_from_them() {
+    let path = repository().join("docs/tools.md");
+    let text = std::fs::read_to_string(&path).expect("readable");
+    let heading = "|---|---|---|---|\n";
+    let (before, table) = text.split_once(heading).expect("it has a table");
+    let listed = finish(ks_tests::command("ks-host").args(["tools", "--json"]));
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let rows = listed.as_array().expect("a list").iter().map(|tool| {
+        let text = |member: &str| tool[member].as_str().expect("text").to_owned();
+        let script = finish(ks_tests::command("ks-host").args(["tools", &text("name"), "--source"]));
+        let attached = tool["attached"].as_array().expect("a list").iter();
+        let attached: Vec<String> =
+            attached.map(|one| format!("`{}`", one.as_str().expect("text"))).collect();
+        format!(
+            "| `{}` | {} | {} | {} |\n",
+            text("name"),
+            text("shows"),
+            options(&script.stdout).join("; "),
+            attached.join(", ")
+        )
+    });
+    let made = format!("{before}{heading}{}", rows.collect::<String>());
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|value| value == "always") {
+        std::fs::write(path, made).expect("writable");
+    } else {
+        assert_eq!(text, made, "INSTA_UPDATE=always writes the table: {table}");
     }
 }
 

@@ -78,7 +78,7 @@ fn ended(child: &mut Child, arguments: &[&str]) -> ExitStatus {
 }
 
 /// Commands that end by themselves without privileges, and whether each has requested output.
-const COMMANDS: [(&[&str], bool); 42] = [
+const COMMANDS: [(&[&str], bool); 44] = [
     (&["ks", "--version"], true),
     (&["ks", "build", "--help"], true),
     (&["ks", "build", "good.ks", "-o", "out.wasm"], false),
@@ -118,6 +118,8 @@ const COMMANDS: [(&[&str], bool); 42] = [
     (&["ks-host", "ps", "--seconds", "10ms"], false),
     (&["ks-host", "help"], true),
     (&["ks-host", "events"], true),
+    (&["ks-host", "tools"], true),
+    (&["ks-host", "tool", "opensnoop", "--help"], true),
     (&["ks-host", "doctor"], true),
     (&["ks-host", "completions", "bash"], true),
     (&["ks-host", "man"], true),

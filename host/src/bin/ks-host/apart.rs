@@ -18,9 +18,9 @@ use ks_wit::command_output::shown;
 use ks_wit::manifest::StructOps;
 use serde::{Deserialize, Serialize};
 
-use crate::inspect;
 #[cfg(feature = "script")]
 use crate::script;
+use crate::{inspect, tools};
 
 /// This program, even if its file was replaced or removed since the start.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -68,13 +68,15 @@ pub(crate) fn start_worker_early(arguments: &[OsString]) {
         matches!(Path::new(argument).extension().and_then(OsStr::to_str), Some("wasm" | "ks"))
             || [OsStr::new("-e"), OsStr::new("-")].contains(&argument.as_os_str())
     };
-    let runs = arguments
-        .get(1)
-        .is_some_and(|first| *first == "run" || first.as_bytes().starts_with(b"-") || is_plugin(first));
+    let first = arguments.get(1);
+    let is_tool = first.is_some_and(|first| first == tools::TOOL) && arguments.len() > 2;
+    let runs = is_tool
+        || first
+            .is_some_and(|first| *first == "run" || first.as_bytes().starts_with(b"-") || is_plugin(first));
     let chosen = std::env::var_os(ISOLATION);
     let isolated = chosen.is_none_or(|chosen| chosen == "process")
         && before.clone().all(|argument| *argument != "thread" && *argument != "--isolation=thread");
-    if runs && isolated && before.any(is_plugin) {
+    if runs && isolated && (is_tool || before.any(is_plugin)) {
         workers_ahead();
     }
 }

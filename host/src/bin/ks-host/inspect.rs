@@ -4,7 +4,7 @@ mod needed;
 mod objects;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ks_host::plugin::{Plugin, hex};
 use ks_wit::command_output::{json_text, shown, with_causes, write_lines};
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 /// Shows the plugin and returns the exit code.
 pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
-    let mut input = match read_bytes(&args.plugin, EntryPoint::Main, Isolation::Process) {
+    let input = match read_bytes(&args.plugin, EntryPoint::Main, Isolation::Process) {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };
@@ -42,8 +42,17 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Args { json: true, .. } => JSON,
         Args { .. } => TEXT,
     };
+    write_shown(&args.plugin, input, form)
+}
+
+/// Writes a policy that allows what the plugin in these bytes asks for, and returns the exit code.
+pub(crate) fn write_policy(name: &Path, plugin: Vec<u8>) -> anyhow::Result<u8> {
+    write_shown(name, plugin, POLICY)
+}
+
+fn write_shown(name: &Path, mut input: Vec<u8>, form: u8) -> anyhow::Result<u8> {
     input.push(form);
-    let answer = match apart::inspected(&args.plugin, input) {
+    let answer = match apart::inspected(name, input) {
         Ok(answer) => answer,
         Err(error) => {
             output::report("ks-host", &with_causes(&*error).to_string());
@@ -55,7 +64,7 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Some((&SHOWN, answer)) => write_lines(&String::from_utf8_lossy(answer))?,
         _ => {
             let reason = String::from_utf8_lossy(answer.get(1..).unwrap_or_default());
-            anyhow::bail!("{}: {reason}", shown(&args.plugin));
+            anyhow::bail!("{}: {reason}", shown(name));
         }
     }
     Ok(0)

@@ -27,6 +27,7 @@ mod sign;
 mod signals;
 mod stacks;
 mod test;
+mod tools;
 mod trace;
 
 use std::ffi::{OsStr, OsString};
@@ -84,6 +85,7 @@ not stop when asked and was ended. For several plugins, the first code that is n
 
 Examples:
   ks-host -e '@tracepoint(\"raw_syscalls/sys_enter\") { calls[comm()] += 1 }' --exec ls
+  ks-host tool opensnoop --failed --exec ls
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
   ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
@@ -106,6 +108,16 @@ enum Command {
     #[command(after_help = "Examples:\n  ks-host run examples/perf/group.ks\n  ks-host run --no-cache \
                       examples/perf/stat.ks --exec ls")]
     Run(run::Args),
+    /// Runs a tool that is part of ks-host: `ks-host tool opensnoop --pid 1`.
+    #[command(
+        override_usage = "ks-host tool <NAME> [OPTIONS]",
+        after_help = "Examples:\n  ks-host tool opensnoop --failed --exec ls\n  ks-host tool syscount --exec \
+                      ls\n  ks-host tool biolatency --exec sync"
+    )]
+    Tool(tools::Args),
+    /// Lists the tools that are part of ks-host, with what they show and where they are attached.
+    #[command(after_help = "Examples:\n  ks-host tools\n  ks-host tools opensnoop --policy")]
+    Tools(tools::ListArgs),
     /// Shows what a plugin contains and asks for, without running it.
     Inspect(inspect::Args),
     /// Asks the kernel whether it has what a plugin needs: programs, attach points, helpers, kfuncs, maps.
@@ -163,6 +175,7 @@ fn answer() -> u8 {
     if let Some(code) = apart::serve(&arguments) {
         return code;
     }
+    let arguments = tools::normal(arguments);
     apart::start_worker_early(&arguments);
     let (arguments, exec) = split_exec(arguments);
     let cli = match Cli::try_parse_from(&arguments) {
@@ -173,6 +186,8 @@ fn answer() -> u8 {
     raise_descriptor_limit();
     let code = match (cli.command, cli.run) {
         (Some(Command::Run(args)), _) | (None, Some(args)) => run::run(args),
+        (Some(Command::Tool(args)), _) => tools::run(args),
+        (Some(Command::Tools(args)), _) => tools::list(&args),
         (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
         (Some(Command::Check(args)), _) => check::run(&args),
         (Some(Command::Precompile(args)), _) => cache::precompile(args),
@@ -215,8 +230,10 @@ fn show_answer(answer: clap::Error, arguments: &[OsString]) -> u8 {
 impl Cli {
     /// Adds the command to observe.
     fn observing(mut self, exec: Vec<OsString>) -> Cli {
-        if let (Some(Command::Run(args)), _) | (_, Some(args)) = (&mut self.command, &mut self.run) {
-            args.exec = exec;
+        match (&mut self.command, &mut self.run) {
+            (Some(Command::Tool(args)), _) => args.exec = exec,
+            (Some(Command::Run(args)), _) | (_, Some(args)) => args.exec = exec,
+            _ => {}
         }
         self
     }

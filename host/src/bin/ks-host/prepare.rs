@@ -25,18 +25,20 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// The text of a script that has no file.
     pub(crate) script: Option<Arc<[u8]>>,
+    /// Whether it is a tool of `ks-host tools`.
+    pub(crate) is_tool: bool,
 }
 
 impl Source {
     /// A script that has no file.
     pub(crate) fn script(name: &str, text: Vec<u8>) -> Source {
-        Source { path: PathBuf::from(name), script: Some(text.into()) }
+        Source { path: PathBuf::from(name), script: Some(text.into()), is_tool: false }
     }
 }
 
 impl From<PathBuf> for Source {
     fn from(path: PathBuf) -> Source {
-        Source { path, script: None }
+        Source { path, script: None, is_tool: false }
     }
 }
 

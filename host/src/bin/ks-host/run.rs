@@ -132,6 +132,14 @@ pub(crate) struct Args {
 
 /// Runs the plugins and returns the first exit code, in the given order, that is not 0.
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
+    run_sources(args, sources)
+}
+
+/// As [`run`], of plugins that something else than the command line names.
+pub(crate) fn run_sources(
+    args: Args,
+    sources: impl FnOnce(&Args) -> anyhow::Result<Vec<Source>>,
+) -> anyhow::Result<u8> {
     if args.json {
         output::say_as_json();
     }

@@ -1,0 +1,184 @@
+//! `ks-host tools` and `ks-host tool NAME`: the scripts of the folder `tools/`, which are part of this program.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args as _, FromArgMatches as _};
+use ks_host::near::near;
+use ks_wit::command_output::{json_text, shown, write_lines};
+use ks_wit::program_kind::PROGRAM_KINDS;
+use serde::Serialize;
+
+use crate::apart::Isolation;
+use crate::output;
+use crate::prepare::Source;
+use crate::{HOST_FAILURE, compiled, inspect, run};
+
+/// The names and texts of the scripts, sorted by name.
+static TOOLS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
+
+/// The subcommand that runs a tool.
+pub(crate) const TOOL: &str = "tool";
+
+/// Arguments of `ks-host tools`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// Only this tool.
+    name: Option<String>,
+    /// Writes JSON, for tools.
+    #[arg(long)]
+    json: bool,
+    /// Writes a policy for `--policy` that allows what the tool asks for, and nothing else.
+    #[arg(long, requires = "name", conflicts_with = "json")]
+    policy: bool,
+    /// Writes the tool's script.
+    #[arg(long, requires = "name", conflicts_with_all = ["json", "policy"])]
+    source: bool,
+}
+
+/// Arguments of `ks-host tool`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The tool; `ks-host tools` lists them.
+    name: String,
+    /// The tool's own options (`--help` shows them), and options of `ks-host run`. Words after `--` are the
+    /// tool's, whatever they look like.
+    #[arg(last = true, value_name = "OPTIONS")]
+    options: Vec<OsString>,
+    #[arg(skip)]
+    pub(crate) exec: Vec<OsString>,
+}
+
+/// A tool as it is listed. Later versions add members and change none.
+#[derive(Debug, Serialize)]
+struct Tool {
+    name: &'static str,
+    shows: &'static str,
+    /// The attributes of its programs: where they are attached.
+    attached: Vec<&'static str>,
+    #[serde(skip)]
+    text: &'static str,
+}
+
+impl Tool {
+    fn new(&(name, text): &(&'static str, &'static str)) -> Tool {
+        // `ks fmt` writes each attribute at the start of a line.
+        let attributes = text.lines().filter_map(|line| line.strip_prefix('@'));
+        let programs = attributes.filter(|line| {
+            let name = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+            PROGRAM_KINDS.iter().any(|row| Some(row.name) == name)
+        });
+        Tool {
+            name,
+            shows: text.lines().next().unwrap_or_default().trim_start_matches('/').trim(),
+            attached: programs.map(|line| line.trim_end_matches('{').trim()).collect(),
+            text,
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let kinds = self.attached.iter().filter_map(|attribute| attribute.split('(').next());
+        let kinds: Vec<&str> = kinds.collect::<BTreeSet<_>>().into_iter().collect();
+        vec![self.name.to_owned(), self.shows.to_owned(), kinds.join(", ")]
+    }
+}
+
+/// Returns the tool of this name.
+fn tool(name: &str) -> anyhow::Result<Tool> {
+    if let Some(found) = TOOLS.iter().find(|(other, _)| *other == name) {
+        return Ok(Tool::new(found));
+    }
+    let near = near(name, TOOLS.iter().map(|(name, _)| (*name).to_owned()));
+    let meant = near.first().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+    anyhow::bail!("there is no tool {}\n  do: {meant}`ks-host tools` lists all", shown(name))
+}
+
+/// Lists the tools, or shows one, and returns the exit code.
+pub(crate) fn list(args: &ListArgs) -> anyhow::Result<u8> {
+    let tools = match &args.name {
+        Some(name) => vec![tool(name)?],
+        None => TOOLS.iter().map(Tool::new).collect(),
+    };
+    let text = match tools.first() {
+        Some(tool) if args.policy => {
+            let name = Path::new(tool.name);
+            return match compiled(name, tool.text.as_bytes(), Isolation::Process) {
+                Ok(plugin) => inspect::write_policy(name, plugin),
+                Err(code) => Ok(code),
+            };
+        }
+        Some(tool) if args.source => tool.text.to_owned(),
+        _ if args.json => json_text(&tools)?,
+        _ => output::aligned(&tools.iter().map(Tool::row).collect::<Vec<_>>()),
+    };
+    write_lines(&text)?;
+    Ok(0)
+}
+
+/// Runs a tool and returns its exit code.
+pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
+    let tool = tool(&args.name)?;
+    let command = clap::Command::new("ks-host tool").disable_help_flag(true);
+    let command = run::Args::augment_args(command);
+    let (host, own) = split(&command, args.options);
+    let line = [OsString::from("ks-host tool")].into_iter().chain(host);
+    let line = line.chain([tool.name.into(), "--".into()]).chain(own);
+    let parsed = command.try_get_matches_from(line).and_then(|matches| run::Args::from_arg_matches(&matches));
+    let mut parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(answer) => {
+            // If standard error is closed, only the exit code can report the failure.
+            let _ = answer.print();
+            return Ok(HOST_FAILURE);
+        }
+    };
+    parsed.exec = args.exec;
+    let source = Source { is_tool: true, ..Source::script(tool.name, tool.text.as_bytes().to_vec()) };
+    run::run_sources(parsed, |_| Ok(vec![source]))
+}
+
+/// Splits the options after the name of a tool into those of `ks-host run`, with their values, and the tool's own.
+fn split(command: &clap::Command, options: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
+    let (mut host, mut own) = (Vec::new(), Vec::new());
+    let mut options = options.into_iter();
+    while let Some(option) = options.next() {
+        if option == "--" {
+            own.extend(options);
+            break;
+        }
+        let text = option.to_string_lossy().into_owned();
+        let (name, has_value) = match text.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (text.as_str(), false),
+        };
+        let long = name.strip_prefix("--").unwrap_or_default();
+        match command.get_arguments().find(|argument| argument.get_long() == Some(long)) {
+            Some(argument) => {
+                host.push(option);
+                let takes_value = argument.get_action().takes_values() && !has_value;
+                host.extend(takes_value.then(|| options.next()).flatten());
+            }
+            None => own.push(option),
+        }
+    }
+    (host, own)
+}
+
+/// Returns the command line as it is parsed: a link `opensnoop` to this program runs that tool, and what stands after
+/// the name of a tool is not this command's, `--help` among it.
+pub(crate) fn normal(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let called = arguments.first().map(PathBuf::from).unwrap_or_default();
+    let name = called.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if TOOLS.iter().any(|(tool, _)| *tool == name) {
+        arguments.splice(0..1, ["ks-host".into(), TOOL.into(), name.into()]);
+    }
+    let is_option = |argument: &OsString| argument.as_bytes().starts_with(b"-");
+    let command = 1 + arguments.iter().skip(1).take_while(|argument| is_option(argument)).count();
+    let is_tool = arguments.get(command).is_some_and(|argument| argument == TOOL);
+    if is_tool && arguments.get(command + 1).is_some_and(|name| !is_option(name)) {
+        arguments.insert(command + 2, "--".into());
+    }
+    arguments
+}
