@@ -206,6 +206,8 @@ pub enum DisplayForm {
     Signal,
     /// `display.capability`.
     Capability,
+    /// `display.enumerator` of the enum that has this name, or an enumerator of it.
+    Enumerator(String),
     /// `symbols.kernel-function`.
     KernelFunction,
     /// `symbols.process-function`.
@@ -229,6 +231,7 @@ impl DisplayForm {
             DisplayForm::Errno => "errno",
             DisplayForm::Signal => "signal",
             DisplayForm::Capability => "capability",
+            DisplayForm::Enumerator(_) => "enumerator",
             DisplayForm::KernelFunction => "kernel-function",
             DisplayForm::ProcessFunction => "process-function",
             DisplayForm::TimeOfDay(_) => "time-of-day",

@@ -324,6 +324,13 @@ pub const BUILTINS: &[Builtin] = &[
         |body, args, span| body.name_call(DisplayForm::Capability, args, span),
     ),
     both(
+        "enum_name",
+        &["(enum, number: i64) -> str(128)", "(pointer->member) -> str(128)"],
+        "The name of a value of an enum of the running kernel; the number if there is none. The enum is named, or one \
+         of its enumerators, or it is the type of a member. In the kernel half a value of `print`.",
+        |body, args, span| body.enum_name_call(args, span),
+    ),
+    both(
         "strftime",
         &["(format: str, ns: u64) -> str(64)"],
         "The time of day at a moment of `time_ns`, in the format of strftime(3): `%H:%M:%S`; `%f` are \

@@ -142,6 +142,12 @@ fn root_addresses_of_both_families_are_those_of_the_sockets() {
     ] {
         assert!(ran.stdout.contains(&line), "{line}: {ran:#?}");
     }
+    for port in [port4, port6] {
+        for half in ["kernel", "user"] {
+            let line = format!("{half} {port} SS_UNCONNECTED TCP_LISTEN\n");
+            assert!(ran.stdout.contains(&line), "{line}: {ran:#?}");
+        }
+    }
     // In a record an address of the first family is its four bytes. A socket of `::1` has 127.0.0.6 as such
     // an address. Source: include/net/ipv6.h, `LOOPBACK4_IPV6`, v6.18.
     let recorded = ran.stdout.lines().find(|line| line.starts_with(&format!("{port4} 1002 ")));
