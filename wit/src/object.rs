@@ -78,6 +78,15 @@ pub fn module_variable(module: &str) -> String {
 /// The prefix of each [`module_variable`].
 pub const MODULE_PREFIX: &str = "__module_";
 
+/// Returns the name of the bool in `.rodata` that is true if the running kernel has this function. The host sets it
+/// before the load.
+pub fn function_variable(function: &str) -> String {
+    format!("{FUNCTION_PREFIX}{function}")
+}
+
+/// The prefix of each [`function_variable`].
+pub const FUNCTION_PREFIX: &str = "__exists_";
+
 /// A constant of zeros, as large as the largest map value from which a program initialises a missing entry:
 /// `m[k].f += 1`.
 pub const ZEROS: &str = "__zeros";

@@ -489,9 +489,9 @@ pub const BUILTINS: &[Builtin] = &[
     ),
     kernel(
         "exists",
-        &["(pointer->member) -> bool"],
-        "Whether the running kernel's struct has this member. Only where it does may a member be read that the \
-         kernel of the build lacks.",
+        &["(pointer->member) -> bool", "(function) -> bool"],
+        "Whether the running kernel's struct has this member, or the running kernel has this function. Only where \
+         it does may a member be read, or a function be called, that the kernel of the build lacks.",
         |body, args, span| body.exists_call(&args[0], span),
     ),
     kernel(
