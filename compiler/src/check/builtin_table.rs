@@ -501,6 +501,13 @@ pub const BUILTINS: &[Builtin] = &[
         |body, args, span| body.container_of_call(args, span),
     ),
     kernel(
+        "list",
+        &["(head, struct, member)", "(head, struct, member, bound)"],
+        "The elements of a list of the kernel, for `for (i, p in list(&task->children, task_struct, sibling))`: at most \
+         4096, or as many as the bound says.",
+        |body, _, span| body.list_alone(span),
+    ),
+    kernel(
         "join",
         &["(texts, separator) -> str(N)"],
         "The texts of an array of pointers that ends with null, such as `argv`: at most 20, as many bytes as \

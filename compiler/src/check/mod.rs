@@ -35,6 +35,7 @@ mod implied;
 mod impls;
 mod items;
 mod kernel_facts;
+mod kernel_lists;
 mod kernel_structs;
 mod lifecycle;
 mod literal;
