@@ -245,8 +245,9 @@ pub const BUILTINS: &[Builtin] = &[
     }),
     user(
         "per_cpu",
-        &["(map, key, cpu: u32) -> V"],
-        "One CPU's value of a map with a value for each CPU. `for (cpu, value in per_cpu(map, key))` visits all.",
+        &["(map, key, cpu: u32) -> V", "(variable, cpu: u32) -> V"],
+        "One CPU's value of a map or variable with a value for each CPU. `for (cpu, value in per_cpu(map, key))` and \
+         `for (cpu, value in per_cpu(variable))` visit all.",
         |body, args, span| body.per_cpu_call(args, span),
     ),
     both("len", &["(text: str) -> u32"], "Bytes of the text.", |body, args, span| body.len_call(args, span)),

@@ -168,6 +168,15 @@ impl Body<'_, '_> {
         }
         if let ast::ExprKind::Call { callee, args } = &strip(over).kind
             && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")
+            && let [variable] = args.as_slice()
+            && let Some(Symbol::PerCpu(map)) = self.named_symbol(variable)
+            && self.half() == Half::User
+        {
+            let key = self.first_key(variable.span);
+            return Some((MapIteration::PerCpu { map, key }, u32, self.checker.maps[map].value));
+        }
+        if let ast::ExprKind::Call { callee, args } = &strip(over).kind
+            && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")
             && let [map, key] = args.as_slice()
             && let Some(Symbol::Map(map)) = self.named_symbol(map)
             && self.checker.maps[map].kind.is_per_cpu()
