@@ -39,6 +39,12 @@ pub fn capability(number: i64) -> String {
     display::capability(number)
 }
 
+/// Returns the name of a value of an enum of the running kernel, which has the name `of` or an enumerator of this name:
+/// `PIDTYPE_TGID`.
+pub fn enumerator(of: &str, number: i64) -> String {
+    display::enumerator(of, number)
+}
+
 /// Returns the local time of day at a moment of [`clock::now`](crate::clock::now), in nanoseconds, in the format of
 /// strftime(3): `%H:%M:%S`.
 pub fn time_of_day(format: &str, time: u64) -> String {

@@ -18,7 +18,7 @@ use crate::bpf::loader::LoaderProcess;
 use crate::bpf::{self, Object};
 use crate::command::Command;
 use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
-use crate::display::TimeZone;
+use crate::display::{EnumNames, TimeZone};
 use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::perf::MappingRecorder;
@@ -632,6 +632,8 @@ struct DisplayNeeds {
     ended_processes: bool,
     /// The time zone.
     times: bool,
+    /// The kernel's types.
+    enums: bool,
 }
 
 impl DisplayNeeds {
@@ -650,6 +652,8 @@ impl DisplayNeeds {
             ended_processes: may_name && ended,
             times: functions.contains("display.time-of-day")
                 || prints(|form| matches!(form, DisplayForm::TimeOfDay(_))),
+            enums: functions.contains("display.enumerator")
+                || prints(|form| matches!(form, DisplayForm::Enumerator(_))),
         }
     }
 }
@@ -706,6 +710,7 @@ fn state(
     let naming = process.and_then(|process| Naming::start(process).ok());
     let mappings = naming.as_ref().filter(|_| displays.ended_processes).map(|_| MappingRecorder::start());
     let zone = if displays.times { TimeZone::of_system() } else { TimeZone::utc() };
+    let enums = if displays.enums { EnumNames::of_running() } else { EnumNames::none() };
     // After the command's process exists: it keeps this process's rights.
     if let Some(confinement) = confinement {
         let confinement = match &command {
@@ -721,5 +726,8 @@ fn state(
             .enter(&outputs)
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;
     }
-    Ok(State::new(options, object, command).naming_by(naming, mappings).in_zone(zone))
+    Ok(State::new(options, object, command)
+        .naming_by(naming, mappings)
+        .in_zone(zone)
+        .naming_enumerators(enums))
 }

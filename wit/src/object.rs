@@ -24,6 +24,16 @@ pub fn cut_loop_variable(line: u32, module: &str) -> String {
     format!("{CUT_LOOP_PREFIX}{line}{separator}{module}")
 }
 
+/// The prefix of each [`cut_list_variable`].
+const CUT_LIST_PREFIX: &str = "__cut_list_";
+
+/// Returns the name of the 64-bit variable that counts how often the loop at this line left a list of the kernel before its
+/// end. `module` is that of a [`cut_loop_variable`].
+pub fn cut_list_variable(line: u32, module: &str) -> String {
+    let separator = if module.is_empty() { "" } else { "_" };
+    format!("{CUT_LIST_PREFIX}{line}{separator}{module}")
+}
+
 /// The 64-bit variable that counts how many texts a program could not read: there was no memory at the address, or its
 /// page had to be fetched first.
 pub const UNREAD: &str = "__unread";
@@ -35,6 +45,8 @@ pub enum LossVariable<'a> {
     Fault(&'a str),
     /// A [`cut_loop_variable`], with its line and its module.
     CutLoop(u32, &'a str),
+    /// A [`cut_list_variable`], with its line and its module.
+    CutList(u32, &'a str),
     /// [`UNREAD`].
     Unread,
 }
@@ -48,9 +60,17 @@ pub fn loss_variable(name: &str) -> Option<LossVariable<'_>> {
     if let Some(program) = name.strip_prefix(FAULT_COUNT_PREFIX) {
         return Some(LossVariable::Fault(program));
     }
-    let rest = name.strip_prefix(CUT_LOOP_PREFIX)?;
-    let (line, module) = rest.split_once('_').unwrap_or((rest, ""));
-    Some(LossVariable::CutLoop(line.parse().ok()?, module))
+    if let Some(rest) = name.strip_prefix(CUT_LIST_PREFIX) {
+        let (line, module) = line_and_module(rest)?;
+        return Some(LossVariable::CutList(line, module));
+    }
+    let (line, module) = line_and_module(name.strip_prefix(CUT_LOOP_PREFIX)?)?;
+    Some(LossVariable::CutLoop(line, module))
+}
+
+fn line_and_module(text: &str) -> Option<(u32, &str)> {
+    let (line, module) = text.split_once('_').unwrap_or((text, ""));
+    Some((line.parse().ok()?, module))
 }
 
 /// Returns the name of the one-element array whose first 16 bytes are the `struct bpf_timer` of this timer
@@ -77,6 +97,15 @@ pub fn module_variable(module: &str) -> String {
 
 /// The prefix of each [`module_variable`].
 pub const MODULE_PREFIX: &str = "__module_";
+
+/// Returns the name of the bool in `.rodata` that is true if the running kernel has this function. The host sets it
+/// before the load.
+pub fn function_variable(function: &str) -> String {
+    format!("{FUNCTION_PREFIX}{function}")
+}
+
+/// The prefix of each [`function_variable`].
+pub const FUNCTION_PREFIX: &str = "__exists_";
 
 /// A constant of zeros, as large as the largest map value from which a program initialises a missing entry:
 /// `m[k].f += 1`.
@@ -206,6 +235,8 @@ pub enum DisplayForm {
     Signal,
     /// `display.capability`.
     Capability,
+    /// `display.enumerator` of the enum that has this name, or an enumerator of it.
+    Enumerator(String),
     /// `symbols.kernel-function`.
     KernelFunction,
     /// `symbols.process-function`.
@@ -229,6 +260,7 @@ impl DisplayForm {
             DisplayForm::Errno => "errno",
             DisplayForm::Signal => "signal",
             DisplayForm::Capability => "capability",
+            DisplayForm::Enumerator(_) => "enumerator",
             DisplayForm::KernelFunction => "kernel-function",
             DisplayForm::ProcessFunction => "process-function",
             DisplayForm::TimeOfDay(_) => "time-of-day",

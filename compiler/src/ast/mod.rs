@@ -192,6 +192,8 @@ pub struct Global {
     pub pin: Option<Span>,
     /// The source range of the word `local`; none if it is not written.
     pub local: Option<Span>,
+    /// The source range of the word `percpu`; none if the variable is the same on all CPUs.
+    pub per_cpu: Option<Span>,
     /// The name of the variable, map or ring buffer.
     pub name: Ident,
     /// The type, if written.

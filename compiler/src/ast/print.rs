@@ -158,7 +158,7 @@ fn declared(head: &str, name: &Ident, ty: Option<&TypeExpr>, value: Option<&Expr
 }
 
 fn global(global: &Global) -> Node {
-    let atoms = [(&global.pin, "pin"), (&global.local, "local")];
+    let atoms = [(&global.pin, "pin"), (&global.local, "local"), (&global.per_cpu, "percpu")];
     let atoms = atoms.into_iter().filter(|(span, _)| span.is_some()).map(|(_, head)| list(head));
     declared("global", &global.name, global.ty.as_ref(), global.init.as_ref())
         .with_all(atoms)

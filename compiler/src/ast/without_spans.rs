@@ -79,7 +79,7 @@ impl Mover {
         }
     }
 
-    fn global(&self, Global { flags, pin, local, name, ty, init }: &mut Global) {
+    fn global(&self, Global { flags, pin, local, per_cpu, name, ty, init }: &mut Global) {
         if let Some(MapFlags { flags, span }) = flags {
             *span = self.0;
             for (name, number) in flags {
@@ -87,7 +87,7 @@ impl Mover {
                 number.iter_mut().for_each(|number| self.int(number));
             }
         }
-        pin.iter_mut().chain(local).for_each(|span| *span = self.0);
+        pin.iter_mut().chain(local).chain(per_cpu).for_each(|span| *span = self.0);
         self.ident(name);
         ty.iter_mut().for_each(|ty| self.ty(ty));
         init.iter_mut().for_each(|init| self.expr(init));

@@ -245,8 +245,9 @@ pub const BUILTINS: &[Builtin] = &[
     }),
     user(
         "per_cpu",
-        &["(map, key, cpu: u32) -> V"],
-        "One CPU's value of a map with a value for each CPU. `for (cpu, value in per_cpu(map, key))` visits all.",
+        &["(map, key, cpu: u32) -> V", "(variable, cpu: u32) -> V"],
+        "One CPU's value of a map or variable with a value for each CPU. `for (cpu, value in per_cpu(map, key))` and \
+         `for (cpu, value in per_cpu(variable))` visit all.",
         |body, args, span| body.per_cpu_call(args, span),
     ),
     both("len", &["(text: str) -> u32"], "Bytes of the text.", |body, args, span| body.len_call(args, span)),
@@ -322,6 +323,13 @@ pub const BUILTINS: &[Builtin] = &[
         "The name of a capability, `CAP_SYS_ADMIN`; the number if there is none. In the kernel half a value of \
          `print`.",
         |body, args, span| body.name_call(DisplayForm::Capability, args, span),
+    ),
+    both(
+        "enum_name",
+        &["(enum, number: i64) -> str(128)", "(pointer->member) -> str(128)"],
+        "The name of a value of an enum of the running kernel; the number if there is none. The enum is named, or one \
+         of its enumerators, or it is the type of a member. In the kernel half a value of `print`.",
+        |body, args, span| body.enum_name_call(args, span),
     ),
     both(
         "strftime",
@@ -482,9 +490,9 @@ pub const BUILTINS: &[Builtin] = &[
     ),
     kernel(
         "exists",
-        &["(pointer->member) -> bool"],
-        "Whether the running kernel's struct has this member. Only where it does may a member be read that the \
-         kernel of the build lacks.",
+        &["(pointer->member) -> bool", "(function) -> bool"],
+        "Whether the running kernel's struct has this member, or the running kernel has this function. Only where \
+         it does may a member be read, or a function be called, that the kernel of the build lacks.",
         |body, args, span| body.exists_call(&args[0], span),
     ),
     kernel(
@@ -492,6 +500,13 @@ pub const BUILTINS: &[Builtin] = &[
         &["(pointer, struct, member) -> *struct"],
         "The kernel struct in which the pointer points to this member.",
         |body, args, span| body.container_of_call(args, span),
+    ),
+    kernel(
+        "list",
+        &["(head, struct, member)", "(head, struct, member, bound)"],
+        "The elements of a list of the kernel, for `for (i, p in list(&task->children, task_struct, sibling))`: at most \
+         4096, or as many as the bound says.",
+        |body, _, span| body.list_alone(span),
     ),
     kernel(
         "join",

@@ -260,7 +260,7 @@ impl Body<'_, '_> {
             self.report(diagnostic);
             return self.arguments_of_unknown(args, span);
         }
-        if one.helper.is_none() {
+        if one.helper.is_none() && !self.is_known_function(id) {
             self.check_kfunc(&one.name, name_span);
         }
         let Some(args) =

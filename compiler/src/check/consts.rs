@@ -150,6 +150,7 @@ impl Checker<'_> {
                     symbol,
                     Some(
                         Symbol::Global(_)
+                            | Symbol::PerCpu(_)
                             | Symbol::Function(_)
                             | Symbol::Map(_)
                             | Symbol::Ring(_)

@@ -9,7 +9,8 @@ use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, Half, SharedBuiltin};
+use crate::hir::{Expr, ExprKind, Half, LvalueKind, SharedBuiltin};
+use crate::kernel_types::KernelType;
 use crate::source::Span;
 use crate::types::TypeKind;
 
@@ -23,6 +24,8 @@ const MAC: u32 = 18;
 const NAME: u32 = 32;
 /// Bytes of a string for the name of a function, as those of `symbol`.
 const FUNCTION: u32 = 128;
+/// Bytes of a string for an enumerator: the longest one of the kernel has 104 letters.
+const ENUMERATOR: u32 = 128;
 /// Bytes of a string for a time of day.
 const TIME_OF_DAY: u32 = 64;
 /// Bytes of a string that holds every size and duration with its unit.
@@ -84,6 +87,82 @@ impl Body<'_, '_> {
     pub(super) fn name_call(&mut self, form: DisplayForm, args: &[ast::Expr], span: Span) -> Typed {
         let number = self.number(&args[0], self.common().i64);
         self.display(form, vec![number], NAME, span)
+    }
+
+    /// Checks `enum_name(ENUM, number)` and `enum_name(p->member)`.
+    pub(super) fn enum_name_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let (of, number) =
+            match args {
+                [of, number] => (self.enum_named(of), self.number(number, self.common().i64)),
+                [member, ..] => {
+                    let value = self.expr(member, None);
+                    let i64 = self.common().i64;
+                    match self.enum_of_member(&value.expr) {
+                        Ok(of) => (Some(of), self.as_number(value, i64)),
+                        Err(why) => {
+                            if !self.checker.types.is_error(value.expr.ty) {
+                                self.report(Diagnostic::error(401, member.span, why).help(
+                                    "name the enum, or one of its enumerators: `enum_name(pid_type, n)`",
+                                ));
+                            }
+                            return self.error_expr(span);
+                        }
+                    }
+                }
+                [] => return self.error_expr(span),
+            };
+        match of {
+            Some(of) => self.display(DisplayForm::Enumerator(of), vec![number], ENUMERATOR, span),
+            None => self.error_expr(span),
+        }
+    }
+
+    /// Checks the name of an enum of the kernel or of an enumerator.
+    fn enum_named(&mut self, of: &ast::Expr) -> Option<String> {
+        let ast::ExprKind::Name(name) = &strip(of).kind else {
+            self.report(
+                Diagnostic::error(401, of.span, "the first operand names an enum of the kernel").help(
+                    "write `enum_name(pid_type, n)`, or an enumerator of it: `enum_name(TCP_LISTEN, n)`",
+                ),
+            );
+            return None;
+        };
+        let kernel = self.checker.kernel();
+        if !kernel.has_btf() {
+            let text = format!("enum `{name}` could not be checked: {}", kernel.no_btf());
+            self.report(
+                Diagnostic::warning(806, of.span, text).help("give the kernel's types with `--btf FILE`"),
+            );
+        } else if !kernel.has_enum_of(name) {
+            self.report(
+                Diagnostic::error(509, of.span, format!("this kernel has no enum or enumerator `{name}`"))
+                    .note("an enumerator that several enums have with different values is none"),
+            );
+            return None;
+        }
+        Some(name.clone())
+    }
+
+    /// Returns the name of the kernel's enum that a member has, else why there is none.
+    fn enum_of_member(&self, value: &Expr) -> Result<String, String> {
+        let ExprKind::Load(lvalue) = &value.kind else {
+            return Err("`enum_name` with one operand takes a member of a kernel struct".to_owned());
+        };
+        let member = match &lvalue.kind {
+            LvalueKind::Field { base, field } => self.checker.types.kernel_struct(base.ty).and_then(|id| {
+                let def = self.checker.types.struct_def(id);
+                Some((&def.name, &def.fields.get(*field)?.name))
+            }),
+            _ => None,
+        };
+        let Some((owner, member)) = member else {
+            return Err("`enum_name` with one operand takes a member of a kernel struct".to_owned());
+        };
+        match self.checker.kernel().member(owner, member).map(|found| found.ty) {
+            Some(KernelType::Enum { name, .. }) if !name.is_empty() => Ok(name),
+            Some(KernelType::Enum { .. }) => Err(format!("the enum of `{member}` has no name")),
+            _ => Err(format!("`{member}` of `{owner}` is no enum in the kernel's types")),
+        }
     }
 
     /// Checks `human_bytes(number)` and `human_time(ns)`.

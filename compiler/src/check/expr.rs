@@ -170,7 +170,9 @@ impl Body<'_, '_> {
                 Typed { literal: self.in_constant, ..self.integer(repr.value(bits), ty, span) }
             }
             Some(Symbol::Const(value, ty)) => self.literal(value, ty, span),
-            Some(Symbol::Global(_)) => self.load(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span }),
+            Some(Symbol::Global(_) | Symbol::PerCpu(_)) => {
+                self.load(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span })
+            }
             Some(Symbol::Function(id)) => self.function_value(id, span),
             Some(Symbol::Error) => self.error_expr(span),
             Some(symbol) => self.no_value(name, symbol, span),

@@ -6,7 +6,7 @@ use super::types::Position;
 use crate::ast::{self, Param, TypeExpr};
 use crate::bpf::helper_number;
 use crate::diag::Diagnostic;
-use crate::hir::Extern;
+use crate::hir::{Extern, ExternId};
 use crate::source::Span;
 use crate::types::TypeKind;
 
@@ -40,6 +40,19 @@ impl Checker<'_> {
             optional: false,
         });
         self.declare_name(name, Symbol::Extern(id));
+    }
+
+    /// Lets a kernel lack the functions that are only called where an `exists` has found them.
+    pub(super) fn let_kernels_lack_functions(&mut self) {
+        let asked: Vec<ExternId> = (self.externs.iter_enumerated())
+            .filter(|(id, one)| {
+                self.asked_functions.contains_key(&one.name) && !self.needed_externs.contains(id)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        for id in asked {
+            self.externs[id].optional = true;
+        }
     }
 
     /// Reports two parameters of the same name. Where there is a body, declaring its variables finds them.

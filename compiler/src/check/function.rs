@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::kernel_facts::KernelFact;
 use super::names::Symbol;
 use super::prescan::Prescan;
 use super::{Checker, Signature, read_form};
@@ -10,7 +11,7 @@ use crate::diag::Diagnostic;
 use crate::hir::{self, Expr, FuncId, FunctionKind, Half, Local, LocalId, StmtKind};
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{StructId, TypeId, TypeKind};
+use crate::types::{TypeId, TypeKind};
 
 /// The meaning of a name inside a function.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +63,7 @@ pub(super) struct Body<'c, 'a> {
     named_result: Option<LocalId>,
     written_ret: bool,
     /// The struct and the member that each `exists` asks for.
-    pub(super) tested_members: HashMap<Span, (StructId, String)>,
+    pub(super) tested: HashMap<Span, KernelFact>,
 }
 
 impl Checker<'_> {
@@ -179,7 +180,7 @@ impl<'c, 'a> Body<'c, 'a> {
             scopes: vec![HashMap::new()],
             named_result: None,
             written_ret: false,
-            tested_members: HashMap::new(),
+            tested: HashMap::new(),
             destination: None,
         }
     }

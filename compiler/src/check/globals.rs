@@ -7,7 +7,7 @@ use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{FuncId, Global, GlobalId, Half, HirFunction, MapId, Stmt};
+use crate::hir::{FuncId, Global, GlobalId, Half, HirFunction, Map, MapId, MapKind, Stmt};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -21,6 +21,10 @@ impl Checker<'_> {
             self.report(local_and_pin(local, pin));
         }
         let written = global.ty.as_ref().map(|ty| self.type_expr(ty, Position::Value));
+        if global.per_cpu.is_some() {
+            self.declare_per_cpu(global, written);
+            return;
+        }
         let (ty, init) = self.global_init(global, written);
         if self.types.size(ty) > MAX_OBJECT_BYTES {
             let text = format!("size must be at most {MAX_OBJECT_BYTES} bytes");
@@ -42,6 +46,43 @@ impl Checker<'_> {
             init,
         });
         self.declare_name(&global.name, Symbol::Global(id));
+    }
+
+    /// Declares a variable with a value for each CPU: the entry of a per-CPU array.
+    fn declare_per_cpu(&mut self, global: &ast::Global, ty: Option<TypeId>) {
+        let unfit = match (&global.init, &global.ty) {
+            (Some(init), _) => {
+                Some((init.span, "a `percpu` variable starts as zero and has no initial value"))
+            }
+            (None, None) => Some((global.name.span, "a `percpu` variable needs a type")),
+            _ => None,
+        };
+        if let Some((span, text)) = unfit {
+            self.report(Diagnostic::error(619, span, text).help("write `percpu var name: u64`"));
+        }
+        let (Some(ty), None, Some(written)) = (ty, unfit, &global.ty) else {
+            self.declare_name(&global.name, Symbol::Error);
+            return;
+        };
+        self.check_value(MapKind::PercpuArray, ty, written.span);
+        if self.types.is_error(ty) {
+            self.declare_name(&global.name, Symbol::Error);
+            return;
+        }
+        let id = self.maps.push(Map {
+            name: self.full_name(&global.name),
+            span: global.name.span,
+            kind: MapKind::PercpuArray,
+            key: self.types.common().u32,
+            value: ty,
+            objects: false,
+            max_entries: 1,
+            flags: 0,
+            numa_node: 0,
+            pinned: global.pin.is_some(),
+            kernel_only: global.local.is_some(),
+        });
+        self.declare_name(&global.name, Symbol::PerCpu(id));
     }
 
     /// Whether a value of a type contains an address.

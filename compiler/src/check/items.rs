@@ -40,6 +40,14 @@ impl<'a> Checker<'a> {
 
     /// Declares a variable, map or ring buffer at top level.
     fn declare_shared(&mut self, global: &ast::Global) {
+        if let (Some(per_cpu), Some(ty)) = (global.per_cpu, &global.ty)
+            && let TypeExprKind::Map { .. } | TypeExprKind::Keyless { .. } | TypeExprKind::Ring(..) = ty.kind
+        {
+            self.report(
+                Diagnostic::error(602, per_cpu, "`percpu` stands before a variable, not before a map")
+                    .help("`percpu_array<K, V>(N)` and `percpu_hash<K, V>(N)` have a value for each CPU"),
+            );
+        }
         match global.ty.as_ref().map(|ty| &ty.kind) {
             Some(TypeExprKind::Map { kind, key, value, size }) => {
                 self.declare_map(global, kind, (key, value), size.as_ref());

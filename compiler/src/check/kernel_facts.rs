@@ -1,13 +1,24 @@
-//! What the running kernel has: values of its enumerators, `exists(p->member)`, `container_of(p, T, member)`.
+//! What the running kernel has: values of its enumerators, `exists(p->member)`, `exists(function)`,
+//! `container_of(p, T, member)`.
 
 use super::expr::Typed;
 use super::function::Body;
+use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, Half, KernelBuiltin, Lvalue, LvalueKind};
+use crate::hir::{Expr, ExprKind, ExternId, Global, Half, KernelBuiltin, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, TypeKind};
+
+/// Something that a kernel may lack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum KernelFact {
+    /// A member of a struct.
+    Member(StructId, String),
+    /// A function.
+    Function(String),
+}
 
 impl Body<'_, '_> {
     /// Returns an enumerator of an enum of the kernel; `None` if there is none of this name. An enum without a
@@ -45,17 +56,74 @@ impl Body<'_, '_> {
         Some(self.error_expr(span))
     }
 
-    /// Checks `exists(p->member)`.
-    pub(super) fn exists_call(&mut self, member: &ast::Expr, span: Span) -> Typed {
-        let ast::ExprKind::Field { base, arrow, name } = &strip(member).kind else {
-            self.report(
-                Diagnostic::error(401, member.span, "`exists` takes a member of a kernel struct")
-                    .help("write `exists(p->member)`"),
-            );
+    /// Checks `exists(p->member)` and `exists(function)`.
+    pub(super) fn exists_call(&mut self, asked: &ast::Expr, span: Span) -> Typed {
+        match &strip(asked).kind {
+            ast::ExprKind::Field { base, arrow, name } => {
+                self.member_exists(asked.span, base, *arrow, name, span)
+            }
+            ast::ExprKind::Name(name) => self.function_exists(name, asked.span, span),
+            _ => {
+                self.report(
+                    Diagnostic::error(
+                        401,
+                        asked.span,
+                        "`exists` takes a member of a kernel struct, or a function",
+                    )
+                    .help("write `exists(p->member)` or `exists(vfs_read)`"),
+                );
+                self.error_expr(span)
+            }
+        }
+    }
+
+    /// Checks `exists(function)`: a constant that the host sets before the load.
+    fn function_exists(&mut self, name: &str, name_span: Span, span: Span) -> Typed {
+        let is_of_kernel = self.lookup(name).is_none()
+            && matches!(self.checker.names.get(name), None | Some(Symbol::Extern(_)));
+        if !is_of_kernel {
+            let text = format!("`exists` asks for functions of the kernel; `{name}` belongs to the script");
+            self.report(Diagnostic::error(401, name_span, text));
             return self.error_expr(span);
-        };
+        }
+        let bool = self.common().bool;
+        let checker = &mut *self.checker;
+        let global = *checker.asked_functions.entry(name.to_owned()).or_insert_with(|| {
+            checker.globals.push(Global {
+                name: ks_wit::object::function_variable(name),
+                ty: bool,
+                span: name_span,
+                kernel_only: true,
+                pinned: false,
+                constant: true,
+                init: Vec::new(),
+            })
+        });
+        self.tested.insert(span, KernelFact::Function(name.to_owned()));
+        let lvalue = Lvalue { kind: LvalueKind::Global(global), ty: bool, span };
+        self.make(ExprKind::Load(lvalue), bool, span)
+    }
+
+    /// Notes a call of a kfunc, and returns whether the running kernel has it there.
+    pub(super) fn is_known_function(&mut self, id: ExternId) -> bool {
+        let fact = KernelFact::Function(self.checker.externs[id].name.clone());
+        let is_known = self.checker.existing.contains(&fact);
+        if !is_known {
+            self.checker.needed_externs.insert(id);
+        }
+        is_known
+    }
+
+    fn member_exists(
+        &mut self,
+        member_span: Span,
+        base: &ast::Expr,
+        arrow: bool,
+        name: &ast::Ident,
+        span: Span,
+    ) -> Typed {
         self.checker.asked_member = Some(name.span);
-        let lvalue = self.field_lvalue(base, *arrow, name, member.span);
+        let lvalue = self.field_lvalue(base, arrow, name, member_span);
         self.checker.asked_member = None;
         let Some(lvalue) = lvalue else { return self.error_expr(span) };
         let owner = match &lvalue.kind {
@@ -63,42 +131,43 @@ impl Body<'_, '_> {
             _ => None,
         };
         let Some(owner) = owner else {
-            self.report(Diagnostic::error(401, member.span, "`exists` asks for members of kernel structs"));
+            self.report(Diagnostic::error(401, member_span, "`exists` asks for members of kernel structs"));
             return self.error_expr(span);
         };
-        self.tested_members.insert(span, (owner, name.name.to_string()));
-        self.checker.tested_members.insert((owner, name.name.to_string()));
+        let fact = KernelFact::Member(owner, name.name.clone());
+        self.checker.tested_members.insert(fact.clone());
+        self.tested.insert(span, fact);
         let bool = self.common().bool;
         let operand = Box::new(self.address_expr(lvalue));
         self.kernel_builtin(KernelBuiltin::Exists(operand), bool, span)
     }
 
-    /// The members that the running kernel has if a condition is `outcome`.
-    pub(super) fn members_known(&self, cond: &ast::Expr, outcome: bool) -> Vec<(StructId, String)> {
+    /// What the running kernel has if a condition is `outcome`.
+    pub(super) fn facts_known(&self, cond: &ast::Expr, outcome: bool) -> Vec<KernelFact> {
         let cond = strip(cond);
         match &cond.kind {
             ast::ExprKind::Call { .. } if outcome => {
-                self.tested_members.get(&cond.span).cloned().into_iter().collect()
+                self.tested.get(&cond.span).cloned().into_iter().collect()
             }
-            ast::ExprKind::Unary(ast::UnaryOp::Not, inner) => self.members_known(inner, !outcome),
-            ast::ExprKind::Binary(ast::BinaryOp::And, left, right) if outcome => {
-                [self.members_known(left, true), self.members_known(right, true)].concat()
+            ast::ExprKind::Unary(ast::UnaryOp::Not, inner) => self.facts_known(inner, !outcome),
+            ast::ExprKind::Binary(ast::BinaryOp::AndAnd, left, right) if outcome => {
+                [self.facts_known(left, true), self.facts_known(right, true)].concat()
             }
-            ast::ExprKind::Binary(ast::BinaryOp::Or, left, right) if !outcome => {
-                [self.members_known(left, false), self.members_known(right, false)].concat()
+            ast::ExprKind::Binary(ast::BinaryOp::OrOr, left, right) if !outcome => {
+                [self.facts_known(left, false), self.facts_known(right, false)].concat()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Checks what runs only if a condition is `outcome`: the members that it asked for may be used there.
+    /// Checks what runs only if a condition is `outcome`: what it asked for may be used there.
     pub(super) fn knowing<T>(
         &mut self,
         cond: &ast::Expr,
         outcome: bool,
         check: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let known = self.members_known(cond, outcome);
+        let known = self.facts_known(cond, outcome);
         let before = self.checker.existing.len();
         self.checker.existing.extend(known);
         let result = check(self);
@@ -116,41 +185,56 @@ impl Body<'_, '_> {
 
     /// Checks `container_of(p, T, member)`.
     pub(super) fn container_of_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
-        let (ast::ExprKind::Name(owner), ast::ExprKind::Name(member)) =
-            (&strip(&args[1]).kind, &strip(&args[2]).kind)
+        let pointer = self.not_last(|body| body.expr(&args[0], None)).expr;
+        self.container_of(pointer, &args[1], &args[2], span).unwrap_or_else(|| self.error_expr(span))
+    }
+
+    /// Checks the struct and the member of a `container_of`; `None` if an error was reported.
+    pub(super) fn container_of(
+        &mut self,
+        pointer: Expr,
+        owner: &ast::Expr,
+        member: &ast::Expr,
+        span: Span,
+    ) -> Option<Typed> {
+        let (ast::ExprKind::Name(owner_name), ast::ExprKind::Name(member_name)) =
+            (&strip(owner).kind, &strip(member).kind)
         else {
             self.report(
-                Diagnostic::error(401, span, "`container_of` takes a pointer, a struct and a member")
-                    .help("write `container_of(p, task_struct, sibling)`"),
+                Diagnostic::error(
+                    401,
+                    owner.span.to(member.span),
+                    "expected a struct of the kernel and a member",
+                )
+                .help("such as `task_struct, sibling`"),
             );
-            return self.error_expr(span);
+            return None;
         };
-        let pointer = self.not_last(|body| body.expr(&args[0], None)).expr;
         match self.checker.types.kind(pointer.ty) {
             TypeKind::Ptr(_) => {}
-            TypeKind::Error => return self.error_expr(span),
+            TypeKind::Error => return None,
             _ => {
                 let text = format!("`container_of` takes a pointer, not `{}`", self.type_name(pointer.ty));
                 self.report(Diagnostic::error(401, pointer.span, text));
-                return self.error_expr(span);
+                return None;
             }
         }
-        let written = ast::TypeExpr { kind: ast::TypeExprKind::Name(owner.clone()), span: args[1].span };
+        let written = ast::TypeExpr { kind: ast::TypeExprKind::Name(owner_name.clone()), span: owner.span };
         let structure = self.checker.type_expr(&written, super::types::Position::Pointee);
         let Some(id) = self.checker.types.kernel_struct(structure) else {
-            let text = format!("`{owner}` is not a struct of the kernel");
-            self.report(Diagnostic::error(303, args[1].span, text));
-            return self.error_expr(span);
+            let text = format!("`{owner_name}` is not a struct of the kernel");
+            self.report(Diagnostic::error(303, owner.span, text));
+            return None;
         };
-        let name = ast::Ident { name: member.clone(), span: args[2].span };
-        let Some(field) = self.checker.kernel_member(id, &name) else { return self.error_expr(span) };
+        let name = ast::Ident { name: member_name.clone(), span: member.span };
+        let field = self.checker.kernel_member(id, &name)?;
         let ty = self.checker.types.intern(TypeKind::Ptr(structure));
         let start = Expr { kind: ExprKind::Convert(Box::new(pointer)), ty, span };
         let whole = Lvalue { kind: LvalueKind::Deref(Box::new(start)), ty: structure, span };
         let member_type = self.checker.types.struct_def(id).fields[field].ty;
         let kind = LvalueKind::Field { base: Box::new(whole), field };
         let operand = self.address_expr(Lvalue { kind, ty: member_type, span });
-        self.kernel_builtin(KernelBuiltin::ContainerOf(Box::new(operand)), ty, span)
+        Some(self.kernel_builtin(KernelBuiltin::ContainerOf(Box::new(operand)), ty, span))
     }
 
     fn address_expr(&mut self, lvalue: Lvalue) -> Expr {

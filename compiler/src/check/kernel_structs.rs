@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use super::Checker;
 use super::expr::Typed;
 use super::function::Body;
+use super::kernel_facts::KernelFact;
 use super::names::Symbol;
 use crate::ast;
 use crate::diag::Diagnostic;
@@ -111,7 +112,7 @@ impl Checker<'_> {
     /// or has found it.
     fn is_existing(&self, id: StructId, name: &ast::Ident) -> bool {
         self.asked_member == Some(name.span)
-            || self.existing.iter().any(|(owner, member)| *owner == id && *member == *name.name)
+            || self.existing.contains(&KernelFact::Member(id, name.name.clone()))
     }
 
     /// Checks every member of a struct that is copied from the kernel: a copy also reads members that the

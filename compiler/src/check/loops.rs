@@ -5,6 +5,7 @@ use ks_wit::object::MAX_ITERATIONS;
 use super::expr::Typed;
 use super::fold::constant_scalar;
 use super::function::Body;
+use super::kernel_lists::Element;
 use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
@@ -40,7 +41,7 @@ impl Body<'_, '_> {
         Expr { kind: ExprKind::Const(1), ..found }
     }
 
-    fn loop_body(&mut self, body: &ast::Block) -> Block {
+    pub(super) fn loop_body(&mut self, body: &ast::Block) -> Block {
         self.loops += 1;
         let block = self.inner_block(body);
         self.loops -= 1;
@@ -109,7 +110,7 @@ impl Body<'_, '_> {
         None
     }
 
-    /// Checks `for (key, value in over)`.
+    /// Checks `for (key, value in over)`. Variables that the loop needs are declared before it in `out`.
     pub(super) fn for_each(
         &mut self,
         key: &ast::Ident,
@@ -117,8 +118,13 @@ impl Body<'_, '_> {
         over: &ast::Expr,
         body: &ast::Block,
         span: Span,
+        out: &mut Block,
     ) -> Option<StmtKind> {
         self.checker.strict(Span { end: over.span.end, ..span }, "loop over a map or an array");
+        if let Some(args) = self.list_iterated(over) {
+            let element = Element { index: key, pointer: value };
+            return self.list_loop(&element, args, body, over.span, out);
+        }
         let iteration = self.not_last(|body| body.iteration(over));
         let error = self.checker.types.common().error;
         let (key_ty, value_ty) = iteration.as_ref().map_or((error, error), |(_, key, value)| (*key, *value));
@@ -159,6 +165,15 @@ impl Body<'_, '_> {
             }
             self.check_readable(map, over.span);
             return Some((MapIteration::Map(map), key, value));
+        }
+        if let ast::ExprKind::Call { callee, args } = &strip(over).kind
+            && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")
+            && let [variable] = args.as_slice()
+            && let Some(Symbol::PerCpu(map)) = self.named_symbol(variable)
+            && self.half() == Half::User
+        {
+            let key = self.first_key(variable.span);
+            return Some((MapIteration::PerCpu { map, key }, u32, self.checker.maps[map].value));
         }
         if let ast::ExprKind::Call { callee, args } = &strip(over).kind
             && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")

@@ -99,8 +99,18 @@ impl Body<'_, '_> {
                 span,
             });
         }
+        if let (None, Some(Symbol::PerCpu(map))) = (self.lookup(name), self.checker.names.get(name)) {
+            let ty = self.checker.maps[map].value;
+            let key = Box::new(self.first_key(span));
+            return Some(Lvalue { kind: LvalueKind::Element { map, key }, ty, span });
+        }
         let value = self.expr(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span }, None).expr;
         self.value_lvalue(value, span)
+    }
+
+    /// The key of a map that holds a variable.
+    pub(super) fn first_key(&self, span: Span) -> Expr {
+        Expr { kind: ExprKind::Const(0), ty: self.common().u32, span }
     }
 
     fn check_half(&mut self, global: GlobalId, span: Span) {

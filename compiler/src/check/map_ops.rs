@@ -103,10 +103,27 @@ impl Body<'_, '_> {
 
     /// Checks `per_cpu(m, k, cpu)`.
     pub(super) fn per_cpu_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
-        let Some(map) = self.per_cpu_map(&args[0]) else { return self.error_expr(span) };
-        self.check_readable(map, span);
-        let key = Box::new(self.map_key(map, &args[1]));
-        let cpu = Box::new(self.number(&args[2], self.common().u32));
+        let (map, key, cpu) = match args {
+            [map, key, cpu] => {
+                let Some(map) = self.per_cpu_map(map) else { return self.error_expr(span) };
+                self.check_readable(map, span);
+                (map, self.map_key(map, key), cpu)
+            }
+            [variable, cpu] => match self.top_symbol(variable) {
+                Some(Symbol::PerCpu(map)) => (map, self.first_key(variable.span), cpu),
+                _ => {
+                    let text = "`per_cpu` with two operands takes a `percpu` variable and a CPU";
+                    self.report(
+                        Diagnostic::error(401, variable.span, text)
+                            .help("an entry of a map has a key: `per_cpu(map, key, cpu)`"),
+                    );
+                    return self.error_expr(span);
+                }
+            },
+            _ => return self.error_expr(span),
+        };
+        let key = Box::new(key);
+        let cpu = Box::new(self.number(cpu, self.common().u32));
         let value = self.checker.maps[map].value;
         self.user_builtin(UserBuiltin::PerCpu { map, key, cpu }, value, span)
     }

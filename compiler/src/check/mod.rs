@@ -35,6 +35,7 @@ mod implied;
 mod impls;
 mod items;
 mod kernel_facts;
+mod kernel_lists;
 mod kernel_structs;
 mod lifecycle;
 mod literal;
@@ -79,6 +80,7 @@ use crate::options::Options;
 use crate::resolve::{Import, ImportTarget, Program};
 use crate::source::{FileId, Span};
 use crate::types::{StructId, TypeId, Types};
+use kernel_facts::KernelFact;
 use names::{Symbol, SymbolTable};
 
 /// The interface of a function.
@@ -130,12 +132,16 @@ struct Checker<'a> {
     copied: HashSet<StructId>,
     /// Structs of the kernel that no script declares.
     kernel_structs: HashMap<String, StructId>,
-    /// Members that the running kernel has here, whatever the kernel that the script is compiled for has.
-    existing: Vec<(StructId, String)>,
+    /// What the running kernel has here, whatever the kernel that the script is compiled for has.
+    existing: Vec<KernelFact>,
     /// Members that scripts declare of a kernel struct and the kernel of the build lacks.
     strange_members: Vec<(StructId, String, Span)>,
     /// Members that an `exists` asked for.
-    tested_members: HashSet<(StructId, String)>,
+    tested_members: HashSet<KernelFact>,
+    /// Functions of the kernel that an `exists` asks for, with the constant that tells.
+    asked_functions: HashMap<String, GlobalId>,
+    /// Functions of the kernel with a call that no `exists` guards.
+    needed_externs: HashSet<ExternId>,
     /// The name of the member that an `exists` asks for.
     asked_member: Option<Span>,
     /// Facts about their members that the types do not contain.
@@ -191,6 +197,8 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         existing: Vec::new(),
         strange_members: Vec::new(),
         tested_members: HashSet::new(),
+        asked_functions: HashMap::new(),
+        needed_externs: HashSet::new(),
         asked_member: None,
         kernel_members: crate::hir::KernelStructs::default(),
         weights: HashMap::new(),
@@ -246,6 +254,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
     checker.check_local_maps(&functions);
     checker.check_values_of_kernel_structs();
     checker.check_strange_members();
+    checker.let_kernels_lack_functions();
     if checker.diagnostics.has_errors() {
         return None;
     }

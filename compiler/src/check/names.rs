@@ -23,6 +23,8 @@ pub(super) enum Symbol {
     Global(GlobalId),
     /// A map with its id.
     Map(MapId),
+    /// A variable with a value for each CPU: the map that holds it.
+    PerCpu(MapId),
     /// A ring buffer with its id.
     Ring(RingId),
     /// A config block with its id.
@@ -49,7 +51,7 @@ impl Symbol {
             Symbol::Enumerator(..) => "an enumerator",
             Symbol::Const(..) => "a constant",
             Symbol::Function(_) => "a function",
-            Symbol::Global(_) => "a variable",
+            Symbol::Global(_) | Symbol::PerCpu(_) => "a variable",
             Symbol::Map(_) => "a map",
             Symbol::Ring(_) => "a ring buffer",
             Symbol::Config(_) => "a config block",

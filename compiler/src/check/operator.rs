@@ -138,7 +138,9 @@ impl Body<'_, '_> {
 
     fn logic(&mut self, op: LogicOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Typed {
         let bool = self.checker.types.common().bool;
-        let (left, right) = (self.expr(left, None), self.expr(right, None));
+        let checked = self.expr(left, None);
+        let right = self.knowing(left, op == LogicOp::And, |body| body.expr(right, None));
+        let left = checked;
         for side in [&left, &right] {
             if side.expr.ty != bool && !self.checker.types.is_error(side.expr.ty) {
                 let sign = if op == LogicOp::And { "&&" } else { "||" };

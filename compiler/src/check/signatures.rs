@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use ks_wit::program_kind::Context;
 
+use super::kernel_facts::KernelFact;
 use super::names::Symbol;
 use super::prescan::Prescan;
 use super::types::Position;
@@ -289,7 +290,7 @@ impl Checker<'_> {
     pub(super) fn check_strange_members(&mut self) {
         let mut warned = HashSet::new();
         for (id, member, span) in std::mem::take(&mut self.strange_members) {
-            if self.tested_members.contains(&(id, member.clone())) || !warned.insert(id) {
+            if self.tested_members.contains(&KernelFact::Member(id, member.clone())) || !warned.insert(id) {
                 continue;
             }
             let text = format!(

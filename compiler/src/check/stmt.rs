@@ -76,7 +76,9 @@ impl Body<'_, '_> {
             }
             ast::StmtKind::While { cond, body } => self.while_loop(cond, body),
             ast::StmtKind::For { name, start, end, body } => self.for_loop(name, start, end, body, span),
-            ast::StmtKind::ForEach { key, value, over, body } => self.for_each(key, value, over, body, span),
+            ast::StmtKind::ForEach { key, value, over, body } => {
+                self.for_each(key, value, over, body, span, out)
+            }
             ast::StmtKind::Break => self.jump(StmtKind::Break, "break", span),
             ast::StmtKind::Continue => self.jump(StmtKind::Continue, "continue", span),
             ast::StmtKind::Delete(value) => self.delete(value),

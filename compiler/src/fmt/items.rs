@@ -169,6 +169,10 @@ impl Writer<'_> {
             self.token("local");
             self.space();
         }
+        if global.per_cpu.is_some() {
+            self.name("percpu");
+            self.space();
+        }
         self.named("var", &global.name);
         global.ty.iter().for_each(|ty| self.top_type(ty));
         global.init.iter().for_each(|init| self.value(init));

@@ -297,6 +297,8 @@ builtins! {
         /// `container_of(p, T, member)`: the struct in which `p` points to the member. The operand is the address of
         /// that member of a struct that starts at `p`.
         "container_of" ContainerOf(operand: Box<Expr>),
+        /// Counts that a loop left a list of the kernel before its end: void. Created for `list` of a `for`.
+        "cut list" CutList,
         /// `cgroup_id() -> u64`: bpf_get_current_cgroup_id.
         "cgroup_id" -> "bpf_get_current_cgroup_id" CgroupId,
         /// `r.reserve()`: a pointer to a zeroed record, null if the ring is full. Every path submits or discards

@@ -389,7 +389,8 @@ pub struct Extern {
     pub ret: TypeId,
     /// The number of a helper; none for a kfunc, which is looked up by name.
     pub helper: Option<u32>,
-    /// Whether the kernel may lack it; then no call of it can be reached. Set by [`super::module`].
+    /// Whether the kernel may lack it; then no call of it can be reached: an `exists` guards each call, or
+    /// [`super::module`] declares it.
     pub optional: bool,
 }
 

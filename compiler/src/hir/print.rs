@@ -389,6 +389,7 @@ impl Printer<'_> {
             SharedBuiltin::Display { form, args } => {
                 let format = match form {
                     DisplayForm::TimeOfDay(format) => format!("{}, ", quoted(format)),
+                    DisplayForm::Enumerator(of) => format!("{of}, "),
                     _ => String::new(),
                 };
                 format!("{}({format}{})", form.function(), self.list(depth, args))

@@ -36,6 +36,12 @@ impl KernelTypes {
             signed: sign == Signedness::Signed,
         })
     }
+
+    /// Returns whether this is the name of an enum, or of an enumerator that [`enumerator`](Self::enumerator) finds.
+    #[must_use]
+    pub fn has_enum_of(&self, name: &str) -> bool {
+        self.btf().is_some_and(|btf| btf.find_named_enum(name).is_some()) || self.enumerator(name).is_some()
+    }
 }
 
 fn index(btf: &Btf) -> Enumerators {

@@ -38,6 +38,7 @@ pub(super) const DECLARATIONS: &[Snippet] = &[
     snippet("var map", "map", "var ${1:name} : hash<${2:u32}, ${3:u64}>(${4:1024})"),
     snippet("var ringbuf", "ring buffer", "var ${1:name} : ringbuf<${2:Event}>(${3:4096})"),
     snippet("var", "global variable", "var ${1:name} : ${2:u64} = ${3:0}"),
+    snippet("percpu var", "variable with a value for each CPU", "percpu var ${1:name} : ${2:u64}"),
     snippet("counter", "counter of both halves", "counter ${1:name} : ${2:cpu_cycles}"),
     snippet("include", "header", "include \"${1:header.kh}\""),
     snippet("import", "module", "import ${1:name} from \"${2:module.ks}\""),

@@ -40,6 +40,10 @@ impl Parser<'_> {
             return self.unexpected("`var` (@flags stands before `pin`)");
         }
         let local = keyword_span(self, Keyword::Local);
+        let per_cpu = self.ident_ahead(0, "percpu").then(|| self.advance().span);
+        if let Some(span) = per_cpu {
+            self.since_011(span, "variables of each CPU");
+        }
         self.expect_keyword(Keyword::Var)?;
         let name = self.ident("the name of the variable")?;
         let ty = if self.eat_punct(Punct::Colon) {
@@ -57,7 +61,7 @@ impl Parser<'_> {
         } else {
             None
         };
-        Ok(ItemKind::Global(Global { flags, pin, local, name, ty, init }))
+        Ok(ItemKind::Global(Global { flags, pin, local, per_cpu, name, ty, init }))
     }
 
     /// Parses a type, or a map kind that is written without `<`.

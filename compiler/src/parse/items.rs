@@ -51,6 +51,7 @@ impl Parser<'_> {
                 );
                 self.implementation(Vec::new())?
             }
+            _ if self.starts_per_cpu() => self.global(None)?,
             _ if self.starts_counter() => self.counter()?,
             _ => return self.no_declaration(),
         };

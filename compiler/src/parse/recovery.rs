@@ -45,10 +45,16 @@ impl Parser<'_> {
             && match self.kind() {
                 TokenKind::Keyword(keyword) => DECLARATIONS.contains(&keyword),
                 TokenKind::Punct(Punct::At) => true,
-                _ => self.starts_counter(),
+                _ => self.starts_counter() || self.starts_per_cpu(),
             }
     }
 
+    /// Whether a variable with a value for each CPU begins here.
+    pub(super) fn starts_per_cpu(&self) -> bool {
+        self.ident_ahead(0, "percpu") && self.ahead(1).kind == TokenKind::Keyword(Keyword::Var)
+    }
+
+    /// Whether a counter begins here.
     pub(super) fn starts_counter(&self) -> bool {
         self.ident_ahead(0, "counter")
             && self.ahead(1).kind == TokenKind::Ident

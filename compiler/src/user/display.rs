@@ -28,9 +28,14 @@ impl FnCx<'_, '_> {
         let operands = args.iter().map(|arg| self.operand(arg)).collect::<Lower<Vec<Operand>>>()?;
         // The operands are complete: no other call of the host comes between.
         reset_arena(&mut self.code);
-        if let DisplayForm::TimeOfDay(format) = form {
-            let format = self.cx.text(format);
-            self.push_text(format);
+        let first: Option<&[u8]> = match form {
+            DisplayForm::TimeOfDay(format) => Some(format),
+            DisplayForm::Enumerator(of) => Some(of.as_bytes()),
+            _ => None,
+        };
+        if let Some(text) = first {
+            let text = self.cx.text(text);
+            self.push_text(text);
         }
         for operand in operands {
             match (operand, form) {
@@ -80,6 +85,7 @@ fn host_function(form: &DisplayForm) -> HostFunction {
         DisplayForm::Errno => import::display::ERRNO,
         DisplayForm::Signal => import::display::SIGNAL,
         DisplayForm::Capability => import::display::CAPABILITY,
+        DisplayForm::Enumerator(_) => import::display::ENUMERATOR,
         DisplayForm::KernelFunction => import::symbols::KERNEL_FUNCTION,
         DisplayForm::ProcessFunction => import::symbols::PROCESS_FUNCTION,
         DisplayForm::TimeOfDay(_) => import::display::TIME_OF_DAY,

@@ -359,11 +359,13 @@ fn define_display(linker: &mut Linker<Machine>) {
         answer(caller, format!("{} {address:x}", process.cast_signed()).as_bytes(), result)
     };
     define_call(linker, symbols::PROCESS_FUNCTION, process);
-    let time = |caller: Caller<'_, Machine>, at: u32, len: u32, time: u64, result: u32| {
-        let format = text(&caller, at, len);
-        answer(caller, format!("{format} {time}").as_bytes(), result)
-    };
-    define_call(linker, display::TIME_OF_DAY, time);
+    for function in [display::TIME_OF_DAY, display::ENUMERATOR] {
+        let with_text = |caller: Caller<'_, Machine>, at: u32, len: u32, number: u64, result: u32| {
+            let text = text(&caller, at, len);
+            answer(caller, format!("{text} {}", number.cast_signed()).as_bytes(), result)
+        };
+        define_call(linker, function, with_text);
+    }
 }
 
 /// Task 7 has a name of the kernel's maximal length.

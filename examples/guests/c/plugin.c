@@ -497,6 +497,9 @@ extern void __wasm_import_kernelscript_host_display_signal(int64_t, uint8_t *);
 __attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("capability")))
 extern void __wasm_import_kernelscript_host_display_capability(int64_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("enumerator")))
+extern void __wasm_import_kernelscript_host_display_enumerator(uint8_t *, size_t, int64_t, uint8_t *);
+
 __attribute__((__import_module__("kernelscript:host/display@0.2.0"), __import_name__("time-of-day")))
 extern void __wasm_import_kernelscript_host_display_time_of_day(uint8_t *, size_t, int64_t, uint8_t *);
 
@@ -10163,6 +10166,14 @@ void kernelscript_host_display_capability(int64_t number, plugin_string_t *ret) 
   uint8_t ret_area[(2*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_display_capability(number, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_display_enumerator(plugin_string_t *of, int64_t number, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_display_enumerator((uint8_t *) (*of).ptr, (*of).len, number, ptr);
   *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 

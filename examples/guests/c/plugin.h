@@ -1844,6 +1844,12 @@ extern void kernelscript_host_display_signal(int64_t number, plugin_string_t *re
 // 
 // Source: include/uapi/linux/capability.h, v6.18.
 extern void kernelscript_host_display_capability(int64_t number, plugin_string_t *ret);
+// The name of a value of an enum of the running kernel, `PIDTYPE_TGID` of `pid_type` and 1: the first enumerator with this
+// value. `of` is the name of the enum or, also for enums without a name, of one of its enumerators. A kernel that has no
+// such enum, or does not tell its types, names nothing.
+// 
+// Source: BTF of the running kernel, /sys/kernel/btf/vmlinux.
+extern void kernelscript_host_display_enumerator(plugin_string_t *of, int64_t number, plugin_string_t *ret);
 // The local time of day at `time`, nanoseconds of `clock.now`, in the format of strftime(3): `%H:%M:%S`. `%f` are the
 // microseconds in 6 digits, `%N` the nanoseconds in 9. A format that is not one is returned as it stands. At most 4 KiB of
 // it count.

@@ -37,6 +37,9 @@ pub enum BpfError {
     /// The task ids of this process's PID namespace cannot be determined; with the reason.
     #[error("this process runs in a PID namespace, whose numbers of tasks programs cannot read: {0}")]
     PidNamespace(String),
+    /// Which functions the kernel has cannot be determined; the reason as text.
+    #[error("cannot find out which functions the kernel has: {0}")]
+    KernelFunctions(String),
     /// The object prepared by libbpf differs from the one the policy judged; with the difference.
     #[error("what is about to be loaded is not what was judged: {0}")]
     LastLook(String),

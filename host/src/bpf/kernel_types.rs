@@ -11,7 +11,7 @@ const PATH: &str = "/sys/kernel/btf/vmlinux";
 ///
 /// # Errors
 /// The reason why they cannot be read, as text.
-pub(super) fn running() -> Result<&'static Btf, String> {
+pub(crate) fn running() -> Result<&'static Btf, String> {
     static TYPES: OnceLock<Btf> = OnceLock::new();
     if let Some(types) = TYPES.get() {
         return Ok(types);

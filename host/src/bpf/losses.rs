@@ -31,6 +31,13 @@ pub enum Loss {
         /// The imported module that contains the loop; empty for the script itself.
         module: String,
     },
+    /// Lists of the kernel that a loop left before their end.
+    CutList {
+        /// Line of the loop in its source file, from 1.
+        line: u32,
+        /// The imported module that contains the loop; empty for the script itself.
+        module: String,
+    },
     /// Texts that programs could not read.
     Unread,
 }
@@ -70,6 +77,7 @@ pub(super) fn counters<'a>(
     let named = variables.iter().filter_map(|(name, variable)| {
         let loss = match loss_variable(name)? {
             LossVariable::Fault(program) => Loss::Fault { program: program.to_owned() },
+            LossVariable::CutList(line, module) => Loss::CutList { line, module: module.to_owned() },
             LossVariable::CutLoop(line, module) => Loss::CutLoop { line, module: module.to_owned() },
             LossVariable::Unread => Loss::Unread,
         };

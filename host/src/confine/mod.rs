@@ -30,6 +30,7 @@ use std::path::PathBuf;
 
 use ks_compiler::object::model::{Ksym, KsymKind, Object, Program};
 use ks_compiler::object::table::MapKind;
+use ks_wit::object::FUNCTION_PREFIX;
 
 pub(crate) use loader::{enter_loader, loader_rights};
 pub use reader::ReaderFiles;
@@ -146,7 +147,8 @@ impl Confinement {
                 || breakpoints
                 || (has("symbols.") || object.is_some_and(PluginObject::names_functions))
                     && policy.check_class(Class::Symbols).is_ok()
-                || any(|model| model.ksyms.iter().any(|ksym| ksym.kind == KsymKind::Address)),
+                || any(|model| model.ksyms.iter().any(|ksym| ksym.kind == KsymKind::Address))
+                || any(asks_for_functions),
             command: None,
         }
     }
@@ -205,4 +207,10 @@ pub fn system_calls() -> String {
         what this object has, and a socket to ks-host, which attaches what it delivers. It reads types, names and settings of the \
         kernel, and no other files where the kernel has Landlock.\n\n";
     format!("{}\n{of_worker}{}{of_loader}{}", filter::table(), worker::table(), loader::table())
+}
+
+/// Whether programs ask which functions the kernel has.
+fn asks_for_functions(model: &Object) -> bool {
+    let mut variables = model.data.iter().flat_map(|section| &section.variables);
+    variables.any(|variable| variable.name.as_str().starts_with(FUNCTION_PREFIX))
 }

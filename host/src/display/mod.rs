@@ -1,14 +1,16 @@
 //! Texts for people of numbers and addresses of the kernel: `display` of the contract, and what the kernel half
 //! prints.
 //!
-//! Pure, but for the clock and the time zone of [`time`].
+//! Pure, but for the clock and the time zone of [`time`], and the kernel's types of [`enumerators`].
 
+mod enumerators;
 mod names;
 mod time;
 mod units;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+pub(crate) use self::enumerators::EnumNames;
 pub(crate) use self::names::{capability, errno, signal, system_call};
 pub(crate) use self::time::TimeZone;
 pub(crate) use self::units::{bytes, duration};

@@ -38,7 +38,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         }
         BpfError::Unsound(_) | BpfError::LastLook(_) => plain(FailureKind::Invalid),
         BpfError::NoLoader(_) => plain(FailureKind::Kernel),
-        BpfError::PidNamespace(_) => plain(FailureKind::Unsupported),
+        BpfError::PidNamespace(_) | BpfError::KernelFunctions(_) => plain(FailureKind::Unsupported),
         BpfError::Load(load) => explain_load(load),
         BpfError::UnsupportedKind { .. } => plain(FailureKind::Unsupported),
         BpfError::NeedsEvent { .. }

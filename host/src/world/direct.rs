@@ -77,8 +77,8 @@ pub(super) fn answered_here(function: &str) -> Option<IsDirect> {
             Some(|direct, handle| handle.is_some_and(|handle| direct.map(handle).is_some()))
         }
         OF_CURSOR => Some(|_, handle| handle.and_then(own_handle).is_some()),
-        // Only the broker has the time zone.
-        "display.time-of-day" => None,
+        // Only the broker has the time zone and the kernel's types.
+        "display.time-of-day" | "display.enumerator" => None,
         _ if OF_CLOCK.contains(&function) || function.starts_with(OF_DISPLAY) => {
             Some(|direct, _| direct.has_clock)
         }

@@ -33,6 +33,10 @@ impl Host for State {
         Ok(display::capability(number))
     }
 
+    fn enumerator(&mut self, of: String, number: i64) -> wasmtime::Result<String> {
+        Ok(self.enums.name(&of, number))
+    }
+
     fn time_of_day(&mut self, format: Vec<u8>, time: u64) -> wasmtime::Result<String> {
         Ok(self.zone.time_of_day(&format, time))
     }

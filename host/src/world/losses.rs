@@ -181,6 +181,14 @@ impl State {
                     ));
                 }
                 Loss::CutLoop { .. } => {}
+                Loss::CutList { line, module } => {
+                    let times = if count == 1 { "time" } else { "times" };
+                    let at = loop_name(*line, module);
+                    self.output.report(&format!(
+                        "{count} {times} {at} left a list of the kernel before its end: the list is longer than the \
+                         bound, or an element could not be read"
+                    ));
+                }
                 Loss::Unread => {
                     let texts = if count == 1 { "text" } else { "texts" };
                     self.output.report(&format!(
@@ -219,8 +227,8 @@ impl Host for State {
         let mut losses = Vec::new();
         for CountedLoss { counter, .. } in watched.counters.get().into_iter().flatten() {
             let (cause, what) = match counter.loss() {
-                // The readings are as they were: only text is missing.
-                Loss::Unread => continue,
+                // The readings are as they were: only text or elements are missing.
+                Loss::Unread | Loss::CutList { .. } => continue,
                 Loss::Full { map, ty: MapType::RingBuf } if map == PRINTS => (Cause::PrintsFull, map.clone()),
                 Loss::Full { map, ty: MapType::RingBuf } => (Cause::RingFull, map.clone()),
                 Loss::Full { map, .. } => (Cause::MapFull, map.clone()),
@@ -265,7 +273,7 @@ fn fault_causes(counters: &[CountedLoss]) -> String {
         .iter()
         .filter_map(|one| match one.counter.loss() {
             Loss::CutLoop { line, module } => Some((one.counter.count(), loop_name(*line, module))),
-            Loss::Full { .. } | Loss::Fault { .. } | Loss::Unread => None,
+            Loss::Full { .. } | Loss::Fault { .. } | Loss::CutList { .. } | Loss::Unread => None,
         })
         .collect();
     causes(faults, &loops)

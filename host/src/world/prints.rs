@@ -78,6 +78,9 @@ fn print_bytes(print: &Print) -> Result<usize, String> {
         if let PrintValue::Display(DisplayForm::TimeOfDay(format)) = value {
             sum += check("a format of a time", format.len())?;
         }
+        if let PrintValue::Display(DisplayForm::Enumerator(of)) = value {
+            sum += check("the name of an enum", of.len())?;
+        }
         if let PrintValue::Enum { enumerators, .. } = value {
             if enumerators.len() > MAX_ENUMERATORS {
                 let number = enumerators.len();
@@ -179,6 +182,7 @@ fn text_of(form: &DisplayForm, operands: &[u8], state: &mut State) -> Option<Str
         DisplayForm::Errno => display::errno(number.cast_signed()),
         DisplayForm::Signal => display::signal(number.cast_signed()),
         DisplayForm::Capability => display::capability(number.cast_signed()),
+        DisplayForm::Enumerator(of) => state.enums.name(of, number.cast_signed()),
         // If the audit log cannot be written, the plugin ends at its next action.
         DisplayForm::KernelFunction => state.function(None, number).ok()?,
         DisplayForm::ProcessFunction => {

@@ -26,7 +26,7 @@ use super::streams::StreamOptions;
 use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
-use crate::display::TimeZone;
+use crate::display::{EnumNames, TimeZone};
 use crate::files::RegularFile;
 use crate::host_bytes::HostBytes;
 use crate::naming::Naming;
@@ -83,6 +83,8 @@ pub struct State {
     pub(super) symbols: Symbols,
     /// In which times of day are shown.
     pub(super) zone: TimeZone,
+    /// Names of the kernel's enumerators.
+    pub(super) enums: EnumNames,
     pub(super) stop: StopHandle,
     pub(super) audit: Option<PluginAudit>,
     /// Lookups that the audit log contains.
@@ -168,6 +170,7 @@ impl State {
             settings: options.settings,
             symbols: Symbols::default(),
             zone: TimeZone::utc(),
+            enums: EnumNames::none(),
             stop: options.stop,
             audit: options.audit.map(PluginAudit::new),
             looked: BTreeSet::new(),
@@ -214,6 +217,13 @@ impl State {
     #[must_use]
     pub(crate) fn in_zone(mut self, zone: TimeZone) -> State {
         self.zone = zone;
+        self
+    }
+
+    /// Sets where names of the kernel's enumerators come from.
+    #[must_use]
+    pub(crate) fn naming_enumerators(mut self, enums: EnumNames) -> State {
+        self.enums = enums;
         self
     }
 

@@ -13,11 +13,13 @@ use ks_tests::watched::Running;
 use ks_tests::{Folder, allowed, compile, finish};
 use nix::libc;
 
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 7] = [
     ("task", include_str!("scripts/kernel_data_task.ks")),
     ("socket", include_str!("scripts/kernel_data_socket.ks")),
     ("paths", include_str!("scripts/kernel_data_paths.ks")),
     ("text", include_str!("scripts/kernel_data_text.ks")),
+    ("functions", include_str!("scripts/kernel_data_functions.ks")),
+    ("lists", include_str!("scripts/kernel_data_lists.ks")),
     ("reserved", include_str!("scripts/kernel_data_reserved.ks")),
 ];
 
@@ -142,10 +144,62 @@ fn root_addresses_of_both_families_are_those_of_the_sockets() {
     ] {
         assert!(ran.stdout.contains(&line), "{line}: {ran:#?}");
     }
+    for port in [port4, port6] {
+        for half in ["kernel", "user"] {
+            let line = format!("{half} {port} SS_UNCONNECTED TCP_LISTEN\n");
+            assert!(ran.stdout.contains(&line), "{line}: {ran:#?}");
+        }
+    }
     // In a record an address of the first family is its four bytes. A socket of `::1` has 127.0.0.6 as such
     // an address. Source: include/net/ipv6.h, `LOOPBACK4_IPV6`, v6.18.
     let recorded = ran.stdout.lines().find(|line| line.starts_with(&format!("{port4} 1002 ")));
     assert!(recorded.is_some_and(|line| line.ends_with(" 127 7")), "{ran:#?}");
+}
+
+#[test]
+fn root_functions_that_the_kernel_lacks_are_not_called() {
+    let (running, _folder) = start("functions", &["--pid", &std::process::id().to_string()]);
+    assert!(Command::new("/bin/true").status().expect("it is there").success());
+    let ran = running.finish();
+    let symbols = std::fs::read_to_string("/proc/kallsyms").expect("procfs is there");
+    let has_lock = symbols.lines().any(|line| line.split_whitespace().nth(2) == Some("bpf_rcu_read_lock"));
+    let expected = format!("1 {0} 0 0 {0}\n", u8::from(has_lock));
+    assert!(ran.code == 0 && ran.stdout.ends_with(&expected), "{expected}: {ran:#?}");
+}
+
+#[test]
+fn root_lists_of_the_kernel_have_their_elements_and_a_bound() {
+    let mut children: Vec<Child> = (0..5).map(|_| sleeper()).collect();
+    let (running, _folder) = start("lists", &["--pid", &std::process::id().to_string()]);
+    let mut last = Command::new("/bin/true").spawn().expect("it is there");
+    let pid = last.id();
+    last.wait().expect("it is ours");
+    let ran = running.finish();
+    let pids: Vec<u32> = children.iter().map(Child::id).collect();
+    for child in &mut children {
+        child.kill().expect("it is ours");
+        child.wait().expect("it is ours");
+    }
+    // The newest child is the last of the list; the plugin's host may be among them.
+    let found: Vec<(u32, u32)> = (ran.stdout.lines())
+        .filter_map(|line| line.strip_prefix("child ")?.split_once(' '))
+        .map(|(index, pid)| (index.parse().expect("a number"), pid.parse().expect("a number")))
+        .collect();
+    let own: Vec<u32> = found.iter().map(|(_, pid)| *pid).filter(|pid| pids.contains(pid)).collect();
+    assert_eq!(own, pids, "{ran:#?}");
+    assert!(found.iter().enumerate().all(|(at, (index, _))| at == *index as usize), "{ran:#?}");
+    let sum: u32 = found.iter().map(|(index, _)| index).sum();
+    let two: u32 = found[..2].iter().map(|(_, pid)| pid).sum();
+    for line in [format!("own 0 {pid} true\n"), format!("sums {sum} {two}\n")] {
+        assert!(ran.stdout.contains(&line), "{line}: {ran:#?}");
+    }
+    assert!(!ran.stdout.contains("own 1 "), "{ran:#?}");
+    let cut = "1 time line 21 left a list of the kernel before its end";
+    assert!(ran.stderr.contains(cut) && ran.stderr.matches("left a list").count() == 1, "{ran:#?}");
+}
+
+fn sleeper() -> Child {
+    Command::new("sleep").arg("1000").spawn().expect("it is there")
 }
 
 #[test]

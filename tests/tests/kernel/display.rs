@@ -47,6 +47,25 @@ fn calls(folder: &Folder) -> std::path::PathBuf {
     folder.write("calls", lines)
 }
 
+/// Returns the lines of the states of a connection, by the system's header, and of the kinds of process ids.
+fn states() -> [String; 12] {
+    let header = finish(Command::new("sh").args(["-c", "echo '#include <netinet/tcp.h>' | cc -E -"]));
+    let states = header.stdout.split_once("TCP_ESTABLISHED = 1,").expect("the header has them").1;
+    let states: Vec<&str> = states.split_once('}').expect("C").0.split(',').map(str::trim).collect();
+    // Source: include/linux/pid_types.h, v6.18.
+    let kinds = ["PIDTYPE_TGID", "PIDTYPE_PGID", "PIDTYPE_SID", "PIDTYPE_MAX"];
+    std::array::from_fn(|at| {
+        let number = (at + 1) * (at + 1);
+        let state = match number {
+            1 => "TCP_ESTABLISHED".to_owned(),
+            4 | 9 => states[number - 2].to_owned(),
+            _ => number.to_string(),
+        };
+        let kind = kinds.get(at).map_or_else(|| (at + 1).to_string(), |kind| (*kind).to_owned());
+        format!("state {state} {kind}")
+    })
+}
+
 /// Returns the lines after the line `start`, up to the line `end`.
 fn between<'o>(outcome: &'o Outcome, start: &str, end: &str) -> Vec<&'o str> {
     let lines = outcome.stdout.lines().skip_while(|line| *line != start).skip(1);
@@ -61,7 +80,7 @@ fn root_addresses_and_names_are_those_of_python_in_both_halves() {
     let kernel = between(&outcome, "kernel", "userspace");
     let userspace = between(&outcome, "userspace", "");
     assert_eq!(kernel, userspace);
-    assert_eq!(kernel.len(), 64 + 600 + 4);
+    assert_eq!(kernel.len(), 64 + 600 + 12 + 4);
 
     let raw = outcome.stdout.lines().take_while(|line| *line != "kernel").collect::<Vec<_>>().join("\n");
     let input = folder.write("raw", raw);
@@ -83,11 +102,12 @@ fn root_addresses_and_names_are_those_of_python_in_both_halves() {
             assert!(other.split('|').any(|other| own == &other) || may_be_unknown, "{own} is not {other}");
         }
     }
+    assert_eq!(kernel[64 + 600 + 1..][..12], states());
     assert_eq!(kernel[64 + 21].rsplit(' ').next(), Some("CAP_SYS_ADMIN"));
+    assert_eq!(kernel[64 + 600..][..1], ["others ENOENT 192.168.1.7 2001:db8::1"]);
     assert_eq!(
-        kernel[64 + 600..],
+        kernel[64 + 600 + 1 + 12..],
         [
-            "others ENOENT 192.168.1.7 2001:db8::1",
             "units 1023 B 1.5 KiB 20.0 ms",
             &format!(
                 "padded |0.0.0.0         |           EPERM|{}|",

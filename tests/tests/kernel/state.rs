@@ -74,6 +74,17 @@ fn root_lf_096_slots_of_all_cpus_are_added_up() {
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
 }
 
+/// The clock ticks on every CPU that is online: none of them is without a value.
+#[test]
+fn root_percpu_variables_have_a_value_for_each_cpu() {
+    let script = include_str!("scripts/state_percpu_variables_have_a_value_for_each_cpu.ks");
+    let outcome = run_script("percpu", script, NO_ARGUMENTS);
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").expect("procfs is there");
+    let online = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    let expected = format!("true true true {online}\ntrue {online}\n6\n");
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, &*expected, ""));
+}
+
 #[test]
 fn root_queues_and_filters_are_the_same_in_both_halves() {
     let script = include_str!("scripts/state_queues_and_filters_are_the_same_in_both_halves.ks");

@@ -215,8 +215,9 @@ impl<'a> Collector<'a> {
             Ty::Ring(..) => DefKind::Ring,
             _ => DefKind::Global,
         };
-        let modifiers = [global.pin.map(|_| "pin "), global.local.map(|_| "local ")];
-        let modifiers: String = modifiers.into_iter().flatten().collect();
+        let modifiers = [(global.pin, "pin "), (global.local, "local "), (global.per_cpu, "percpu ")];
+        let modifiers: String =
+            modifiers.into_iter().filter(|(span, _)| span.is_some()).map(|(_, word)| word).collect();
         let colon = if ty.is_known() { format!(": {ty}") } else { String::new() };
         self.top(item, &global.name, owner, kind, ty, |name| format!("{modifiers}var {name}{colon}"))
     }

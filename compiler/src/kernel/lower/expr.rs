@@ -1,6 +1,6 @@
 //! Lowers scalar expressions and conditions.
 
-use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Type, Value};
+use super::super::mir::{BinaryOp, Block, Callee, Condition, Count, Helper, Op, Size, Type, Value};
 use super::task::TaskIdKind;
 use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::perf_event_offset;
@@ -236,6 +236,10 @@ impl Lowerer<'_> {
             }
             KernelBuiltin::Exists(member) => return self.member_exists(member),
             KernelBuiltin::ContainerOf(member) => return self.container(member),
+            KernelBuiltin::CutList => {
+                self.count_one(Count::CutList(expr.span));
+                return Ok(self.builder.constant(Type::I32, 0));
+            }
             KernelBuiltin::Element { pointer, index } => return self.kernel_element(pointer, index),
             _ => return impossible(expr.span, "a value that is not a number"),
         };

@@ -123,6 +123,8 @@ pub enum Count {
     Faults(FuncId),
     /// Runs that ended because the loop of this statement reached its limit.
     CutLoop(Span),
+    /// Lists of the kernel that the loop of this source range left before their end.
+    CutList(Span),
     /// Something that was lost.
     Lost(Lost),
     /// Texts that could not be read.

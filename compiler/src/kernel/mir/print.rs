@@ -142,6 +142,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         Op::FunctionAddr(id) => format!("function_addr {}", callee_name(Callee::Function(*id), hir)),
         Op::CountAddr(count) => match count {
             Count::Faults(program) => format!("fault_count {}", hir.functions[*program].name),
+            Count::CutList(span) => format!("cut_count of the list at byte {}", span.start),
             Count::CutLoop(span) => format!("cut_count of the loop at byte {}", span.start),
             Count::Lost(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
             Count::Lost(Lost::Update(map)) => format!("lost_addr {}", hir.maps[*map].name),

@@ -28,8 +28,11 @@ impl Assembly<'_> {
             Count::Faults(program) => {
                 self.unused_name(&format!("{FAULT_COUNT_PREFIX}{}", self.symbols[&program]))
             }
-            Count::CutLoop(span) => {
-                let name = self.cut_loop_name(span);
+            Count::CutLoop(span) | Count::CutList(span) => {
+                let name = match count {
+                    Count::CutLoop(_) => self.loop_name(span, object::cut_loop_variable),
+                    _ => self.loop_name(span, object::cut_list_variable),
+                };
                 if let Some(found) = self.cut_loops.get(&name) {
                     return *found;
                 }
@@ -48,28 +51,28 @@ impl Assembly<'_> {
                 let ty = self.builder.btf().array(word, words as u32);
                 (DataSection::Rodata, ty, object::PID_NAMESPACE_BYTES as u32)
             }
-            Count::Faults(_) | Count::CutLoop(_) | Count::Lost(_) | Count::Unread => {
+            Count::Faults(_) | Count::CutLoop(_) | Count::CutList(_) | Count::Lost(_) | Count::Unread => {
                 (DataSection::Bss, word, 8)
             }
         };
         let global = GlobalDef { name: name.clone(), section, ty, bytes, align: 8, initial: Vec::new() };
         let added = self.builder.add_global(global);
         self.counts.insert(count, added);
-        if let Count::CutLoop(_) = count {
+        if let Count::CutLoop(_) | Count::CutList(_) = count {
             self.cut_loops.insert(name, added);
         }
         added
     }
 
-    /// The name of a cut loop's counter: its line, and the file if the script imports it. The kernel accepts
+    /// The name of the counter of a loop or list that was cut: its line, and the file if the script imports it. The kernel accepts
     /// only letters, digits and `_` in names.
-    fn cut_loop_name(&self, span: Span) -> String {
+    fn loop_name(&self, span: Span, name: fn(u32, &str) -> String) -> String {
         let (file, line, _) = self.sources.position(span);
         let own = self.sources.files().next().map(SourceFile::name);
         let stem = Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or_default();
         let module = if own == Some(file) { "" } else { stem };
         let module = module.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
-        self.unused_name(&object::cut_loop_variable(line, &module))
+        self.unused_name(&name(line, &module))
     }
 
     pub(super) fn add_global(&mut self, id: GlobalId) {

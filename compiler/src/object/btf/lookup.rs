@@ -184,6 +184,26 @@ impl Btf {
         self.find(name, BtfKind::Enum).or_else(|| self.find(name, BtfKind::Enum64))
     }
 
+    /// Returns the first enum of this name, or without a name of its own but with a typedef of this name.
+    #[must_use]
+    pub fn find_named_enum(&self, name: &str) -> Option<TypeId> {
+        self.find_enum(name).or_else(|| {
+            let id = self.resolve(self.find(name, BtfKind::Typedef)?).ok()?;
+            matches!(self.get(id), Ok(Type::Enum { .. })).then_some(id)
+        })
+    }
+
+    /// Returns the enum of this name; else the first one that has an enumerator of this name.
+    #[must_use]
+    pub fn find_enum_of(&self, name: &str) -> Option<TypeId> {
+        self.find_named_enum(name).or_else(|| {
+            (1..=self.len()).map(TypeId).find(|id| match self.get(*id) {
+                Ok(Type::Enum { mut values, .. }) => values.any(|one| one.is_ok_and(|one| one.name == name)),
+                _ => false,
+            })
+        })
+    }
+
     /// Returns the first function of this name, with its signature; `None` if there is none.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ pub fn printed(generator: &mut Gen) -> Option<Node> {
 /// Generates a text that the host makes.
 fn displayed(generator: &mut Gen) -> Node {
     let (i32, i64) = (Int { bits: 32, signed: true }, Int { bits: 64, signed: true });
-    let (call, operands): (&str, &[Int]) = match generator.rng.below(10) {
+    let (call, operands): (&str, &[Int]) = match generator.rng.below(11) {
         0 | 1 => ("ipv4($)", &[U32]),
         2 => ("syscall_name($)", &[i64]),
         3 => ("errno_name($)", &[i64]),
@@ -55,6 +55,7 @@ fn displayed(generator: &mut Gen) -> Node {
         6 => ("ksym($)", &[U64]),
         7 => ("usym($, $)", &[i32, U64]),
         8 => ("human_bytes($)", &[U64]),
+        9 => ("enum_name(pid_type, $)", &[i32]),
         _ => ("human_time($)", &[U64]),
     };
     let operands = operands.iter().map(|int| generator.unknown(&Ty::Int(*int))).collect();

@@ -247,8 +247,8 @@ impl Trees<'_> {
             TypeExpr { kind: TypeExprKind::Keyless { kind, value: None, size }, span: trees.span }
         });
         let init = if ty.is_none() || self.flip() { Some(self.expr(1)) } else { None };
-        let (pin, local) = (self.maybe(|trees| trees.span), self.maybe(|trees| trees.span));
-        Global { flags, pin, local, name, ty, init }
+        let [pin, local, per_cpu] = [(); 3].map(|()| self.maybe(|trees| trees.span));
+        Global { flags, pin, local, per_cpu, name, ty, init }
     }
 
     fn size(&mut self) -> Size {

@@ -3,6 +3,7 @@
 mod built;
 mod bundled;
 mod command;
+mod facts;
 mod init;
 mod lazy;
 mod running;

@@ -72,6 +72,7 @@ fn texts_of_numbers_are_made_of_their_operands() {
                 print(\"%s %s %s\", kept, ipv4(7), errno_name(error))\n    \
                 print(\"%s %s\", ipv6(six), ipv6(words))\n    \
                 print(\"%s %s\", ksym(4096), usym(-1, 16))\n    \
+                print(\"%s|%s\", enum_name(pid_type, 5), enum_name(TCP_LISTEN, error))\n    \
                 print(\"%s %u\", strftime(\"%H %%\", 5), len(human_bytes(four[0])))\n    \
                 defer print(\"%s\", signal_name(four[0]))\n    four[0] = 11\n    return 0\n}\n";
     let zeros = |bytes: usize| vec!["00"; bytes].join(", ");
@@ -85,6 +86,7 @@ fn texts_of_numbers_are_made_of_their_operands() {
             .collect::<Vec<_>>()
             .join(" "),
         "n4096 -1 10".into(),
+        "pid_type 5 TCP_LISTEN -2".into(),
         "%H %% 5 3".into(),
         "n10".into(),
     ];

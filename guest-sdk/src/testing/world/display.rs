@@ -35,6 +35,10 @@ pub(crate) fn capability(number: i64) -> String {
     number.to_string()
 }
 
+pub(crate) fn enumerator(_of: &str, number: i64) -> String {
+    number.to_string()
+}
+
 pub(crate) fn time_of_day(_format: &[u8], time: u64) -> String {
     time.to_string()
 }

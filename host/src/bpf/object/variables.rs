@@ -1,12 +1,15 @@
 //! Global variables of an object: their values before and after the load.
 
-use ks_wit::object::{MODULE_PREFIX, PID_NAMESPACE};
+use std::collections::BTreeMap;
+
+use ks_wit::object::{FUNCTION_PREFIX, MODULE_PREFIX, PID_NAMESPACE};
 
 use super::{Loaded, Object, Stage};
 use crate::bpf::error::BpfError;
 use crate::bpf::feature;
 use crate::bpf::globals::Variable;
 use crate::bpf::image::SectionPages;
+use crate::bpf::kernel_functions;
 use crate::bpf::loader::Written;
 use crate::bpf::map::Pages;
 use crate::bpf::pid_namespace;
@@ -129,10 +132,10 @@ impl Object {
     }
 
     /// Returns what the programs need to know of this machine: the loaded ones among the kernel modules that they
-    /// support, and this process's PID namespace, unless it is the initial one.
+    /// support, the functions that the kernel has among those that they ask for, and this process's PID namespace, unless it is the initial one.
     ///
     /// # Errors
-    /// [`BpfError::PidNamespace`].
+    /// [`BpfError::PidNamespace`]; [`BpfError::KernelFunctions`].
     pub(super) fn surroundings(&self) -> Result<Vec<Written>, BpfError> {
         let known =
             self.variables.iter().filter_map(|(name, at)| Some((name.strip_prefix(MODULE_PREFIX)?, at)));
@@ -141,6 +144,13 @@ impl Object {
             written(variable, vec![1])
         });
         let mut all: Vec<Written> = modules.collect();
+        let asked: BTreeMap<&str, &Variable> = (self.variables.iter())
+            .filter_map(|(name, at)| Some((name.strip_prefix(FUNCTION_PREFIX)?, at)))
+            .collect();
+        let names = asked.keys().copied().collect();
+        for name in kernel_functions::existing(names).map_err(BpfError::KernelFunctions)? {
+            all.extend(asked.get(name.as_str()).map(|variable| written(variable, vec![1])));
+        }
         if let Some(variable) = self.variables.get(PID_NAMESPACE)
             && let Some(words) = pid_namespace::words().map_err(BpfError::PidNamespace)?
         {
