@@ -419,6 +419,12 @@ pub const BUILTINS: &[Builtin] = &[
          sorted by value. A script without `main` ends with it.",
         |body, _, span| body.user_builtin(UserBuiltin::PrintKept, body.common().void, span),
     ),
+    user(
+        "print_map",
+        &["(map) -> void"],
+        "Prints the entries of a map as a table sorted by value, largest first; histograms with bars.",
+        |body, args, span| body.print_map_call(args, span),
+    ),
     user("clear", &["(map) -> void"], "Deletes every entry.", |body, args, span| body.clear_call(args, span)),
     user("count", &["(map) -> u32"], "How many entries there are.", |body, args, span| {
         body.count_call(args, span)

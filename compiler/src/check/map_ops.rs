@@ -1,5 +1,5 @@
 //! Operations on a map by name: methods of queues, stacks and bloom filters, and the builtins `per_cpu`,
-//! `clear` and `count` (language reference, 5.5, 11.7 and 11.8).
+//! `clear`, `count` and `print_map` (language reference, 5.5, 11.7 and 11.8).
 
 use super::count;
 use super::expr::Typed;
@@ -8,6 +8,7 @@ use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
+use crate::hir::kept;
 use crate::hir::{ExprKind, Map, MapId, MapKind, SharedBuiltin, TakeOp, UserBuiltin};
 use crate::source::Span;
 
@@ -167,6 +168,30 @@ impl Body<'_, '_> {
             }
             None => self.error_expr(span),
         }
+    }
+
+    /// Checks a call of `print_map(m)`.
+    pub(super) fn print_map_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let Some(map) = self.iterable_map("print_map", &args[0]) else { return self.error_expr(span) };
+        self.check_readable(map, span);
+        let one = &self.checker.maps[map];
+        let types = &self.checker.types;
+        let has_keys =
+            !one.objects && one.kind != MapKind::StackTrace && kept::is_printed_key(types, one.key);
+        let has_values = kept::is_printed(types, one.value);
+        let declared = one.span;
+        for (what, ty, is_printed) in [("keys", one.key, has_keys), ("values", one.value, has_values)] {
+            if !is_printed {
+                let text = format!("`print_map` cannot print {what} of type `{}`", self.type_name(ty));
+                self.report(
+                    Diagnostic::error(401, args[0].span, text)
+                        .also(declared, "declared here")
+                        .help("iterate the map, and print the parts"),
+                );
+                return self.error_expr(span);
+            }
+        }
+        self.user_builtin(UserBuiltin::PrintMap(map), self.common().void, span)
     }
 
     /// Checks an argument that names a map whose entries userspace can iterate.

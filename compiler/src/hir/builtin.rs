@@ -455,6 +455,8 @@ builtins! {
         /// `print_kept()`: void; prints what the script keeps in maps and variables that userspace does not name.
         /// [`super::kept`] replaces it.
         "print_kept" PrintKept,
+        /// `print_map(m)`: void; prints the entries of a map. [`super::kept`] replaces it.
+        "print_map" PrintMap(map: MapId),
         /// A new table without rows, a u32: its handle. Created by [`super::kept`].
         "new_table" NewTable {
             /// The title above the table, and its name in JSON.

@@ -1,5 +1,5 @@
-//! Lowers `print_kept()` to a table for each thing that a script keeps and does not read: its shared maps, its
-//! shared arrays, and one with the other shared variables.
+//! Lowers `print_map(m)` to a table of a map, and `print_kept()` to a table for each thing that a script keeps
+//! and does not read: its shared maps, its shared arrays, and one with the other shared variables.
 //!
 //! ```text
 //! print_kept()
@@ -11,7 +11,7 @@
 //!
 //! What a function of userspace names is left to that function, and `local` variables are the kernel half's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{TypeId, TypeKind};
+use crate::types::{TypeId, TypeKind, Types};
 
 /// The column of a value or key that has no parts.
 const KEY: &str = "key";
@@ -29,25 +29,51 @@ const VALUE: &str = "value";
 /// The column of the numbers of elements.
 const INDEX: &str = "index";
 
-/// The function that prints; no name in a script can contain a colon.
+/// The functions that print; no name in a script can contain a colon.
 const NAME: &str = "ks:print_kept";
+const MAP_NAME: &str = "ks:print_map";
 
-/// Rewrites the functions of the userspace half: calls of `print_kept` become calls of a function that
-/// prints.
+/// Rewrites the functions of the userspace half: calls of `print_kept` and `print_map` become calls of
+/// functions that print.
 pub fn rewrite(hir: &mut Hir) {
     let is_user = |function: &&HirFunction| function.kind.half() == Half::User;
-    let mut first = FirstCall(None);
+    let mut first = FirstCalls::default();
     let mut named = Named::default();
     for function in hir.functions.iter().filter(is_user) {
         visit::block(&mut first, &function.body);
         visit::block(&mut named, &function.body);
     }
-    let Some(span) = first.0 else { return };
-    let kept = Kept::of(hir, &named);
+    let mut printers = Printers::default();
+    if let Some(span) = first.kept {
+        let kept = Kept::of(hir, &named);
+        let print = |printer: &mut Printer<'_>| printer.prints(&kept, span);
+        printers.kept = Some(function(hir, NAME.to_owned(), span, print));
+    }
+    for (map, span) in first.maps {
+        let name = format!("{MAP_NAME}:{}", hir.maps[map].name);
+        let print = |printer: &mut Printer<'_>| {
+            let mut block = Vec::new();
+            printer.print_map(map, span, &mut block);
+            block
+        };
+        printers.maps.insert(map, function(hir, name, span, print));
+    }
+    for function in hir.functions.iter_mut().filter(|one| one.kind.half() == Half::User) {
+        visit_mut::block(&mut printers, &mut function.body);
+    }
+}
+
+/// Adds a function that prints.
+fn function(
+    hir: &mut Hir,
+    name: String,
+    span: Span,
+    prints: impl FnOnce(&mut Printer<'_>) -> Block,
+) -> FuncId {
     let mut locals = IndexVec::new();
-    let body = Printer { hir, kept: &kept, locals: &mut locals }.prints(span);
-    let print = hir.functions.push(HirFunction {
-        name: NAME.to_owned(),
+    let body = prints(&mut Printer { hir: &*hir, locals: &mut locals });
+    hir.functions.push(HirFunction {
+        name,
         span,
         kind: FunctionKind::Plain,
         target: Target::None,
@@ -58,30 +84,46 @@ pub fn rewrite(hir: &mut Hir) {
         throws: false,
         system_call: None,
         objects: BTreeSet::new(),
-    });
-    for function in hir.functions.iter_mut().filter(|one| one.kind.half() == Half::User) {
-        visit_mut::block(&mut Rewriter(print), &mut function.body);
-    }
+    })
 }
 
-/// The source range of the first call of `print_kept`.
-struct FirstCall(Option<Span>);
+/// The source ranges of the first calls.
+#[derive(Default)]
+struct FirstCalls {
+    kept: Option<Span>,
+    maps: BTreeMap<MapId, Span>,
+}
 
-impl Visitor for FirstCall {
+impl Visitor for FirstCalls {
     fn expr(&mut self, expr: &Expr) {
-        if matches!(expr.kind, ExprKind::User(UserBuiltin::PrintKept)) {
-            self.0.get_or_insert(expr.span);
+        match expr.kind {
+            ExprKind::User(UserBuiltin::PrintKept) => {
+                self.kept.get_or_insert(expr.span);
+            }
+            ExprKind::User(UserBuiltin::PrintMap(map)) => {
+                self.maps.entry(map).or_insert(expr.span);
+            }
+            _ => {}
         }
     }
 }
 
-/// Replaces calls of `print_kept` by calls of this function.
-struct Rewriter(FuncId);
+/// The functions that print, by which calls are replaced.
+#[derive(Default)]
+struct Printers {
+    kept: Option<FuncId>,
+    maps: BTreeMap<MapId, FuncId>,
+}
 
-impl VisitorMut for Rewriter {
+impl VisitorMut for Printers {
     fn expr(&mut self, expr: &mut Expr) {
-        if matches!(expr.kind, ExprKind::User(UserBuiltin::PrintKept)) {
-            expr.kind = ExprKind::Call { func: self.0, args: Vec::new() };
+        let func = match expr.kind {
+            ExprKind::User(UserBuiltin::PrintKept) => self.kept,
+            ExprKind::User(UserBuiltin::PrintMap(map)) => self.maps.get(&map).copied(),
+            _ => None,
+        };
+        if let Some(func) = func {
+            expr.kind = ExprKind::Call { func, args: Vec::new() };
         }
     }
 }
@@ -113,7 +155,7 @@ struct Kept {
 
 impl Kept {
     fn of(hir: &Hir, named: &Named) -> Kept {
-        let is_shown = |ty: TypeId, name: &str| !columns(hir, ty, name).is_empty();
+        let is_shown = |ty: TypeId, name: &str| !columns(&hir.types, ty, name).is_empty();
         let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
             let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
             is_kept
@@ -126,7 +168,8 @@ impl Kept {
         let (histograms, others): (Vec<_>, Vec<_>) =
             globals.map(|(id, global)| (id, global.ty)).partition(|(_, ty)| scale(hir, *ty).is_some());
         let shown = others.into_iter().filter(|(_, ty)| is_shown(*ty, VALUE));
-        let (arrays, others): (Vec<_>, Vec<_>) = shown.partition(|(_, ty)| element(hir, *ty).is_some());
+        let (arrays, others): (Vec<_>, Vec<_>) =
+            shown.partition(|(_, ty)| element(&hir.types, *ty).is_some());
         let ids = |found: Vec<(GlobalId, TypeId)>| found.into_iter().map(|(id, _)| id).collect();
         Kept { maps, histograms: ids(histograms), arrays: ids(arrays), others: ids(others) }
     }
@@ -149,53 +192,62 @@ struct Column {
     ty: TypeId,
 }
 
+/// Whether values of a type have columns or bars: numbers, texts, and what contains them.
+pub fn is_printed(types: &Types, ty: TypeId) -> bool {
+    !columns(types, ty, VALUE).is_empty()
+}
+
+/// Whether keys of a type have columns. Elements of an array would be rows.
+pub fn is_printed_key(types: &Types, ty: TypeId) -> bool {
+    element(types, ty).is_none() && is_printed(types, ty)
+}
+
 /// Returns the columns of a value: one for a number or a text, and one for each such field of a struct.
 /// Elements of an array are rows. Other types have none.
-fn columns(hir: &Hir, ty: TypeId, name: &str) -> Vec<Column> {
-    let (ty, mut found) = match element(hir, ty) {
+fn columns(types: &Types, ty: TypeId, name: &str) -> Vec<Column> {
+    let (ty, mut found) = match element(types, ty) {
         Some(element) => {
-            let index = Column { name: INDEX.into(), path: Vec::new(), ty: hir.types.common().u32 };
+            let index = Column { name: INDEX.into(), path: Vec::new(), ty: types.common().u32 };
             (element, vec![index])
         }
         None => (ty, Vec::new()),
     };
     let first = found.len();
-    parts(hir, ty, name, &mut Vec::new(), &mut found);
+    parts(types, ty, name, &mut Vec::new(), &mut found);
     if found.len() == first {
         found.clear();
     }
     found
 }
 
-fn parts(hir: &Hir, ty: TypeId, name: &str, path: &mut Vec<usize>, found: &mut Vec<Column>) {
-    let types = &hir.types;
+fn parts(types: &Types, ty: TypeId, name: &str, path: &mut Vec<usize>, found: &mut Vec<Column>) {
     match types.kind(ty) {
         TypeKind::Struct(id) => {
             for (at, field) in types.struct_def(*id).fields.iter().enumerate() {
                 let of = if path.is_empty() { String::new() } else { format!("{name}.") };
                 path.push(at);
-                parts(hir, field.ty, &format!("{of}{}", field.name), path, found);
+                parts(types, field.ty, &format!("{of}{}", field.name), path, found);
                 path.pop();
             }
         }
         TypeKind::Bool | TypeKind::Char | TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Str(_) => {
             found.push(Column { name: name.to_owned(), path: path.clone(), ty });
         }
-        TypeKind::Array(..) if is_text(hir, ty) => {
+        TypeKind::Array(..) if is_text(types, ty) => {
             found.push(Column { name: name.to_owned(), path: path.clone(), ty });
         }
         _ => {}
     }
 }
 
-fn is_text(hir: &Hir, ty: TypeId) -> bool {
-    matches!(hir.types.kind(ty), TypeKind::Array(element, _) if *element == hir.types.common().char)
+fn is_text(types: &Types, ty: TypeId) -> bool {
+    matches!(types.kind(ty), TypeKind::Array(element, _) if *element == types.common().char)
 }
 
 /// Returns the type of the elements, each of which is a row.
-fn element(hir: &Hir, ty: TypeId) -> Option<TypeId> {
-    match hir.types.kind(ty) {
-        TypeKind::Array(element, _) if !is_text(hir, ty) => Some(*element),
+fn element(types: &Types, ty: TypeId) -> Option<TypeId> {
+    match types.kind(ty) {
+        TypeKind::Array(element, _) if !is_text(types, ty) => Some(*element),
         _ => None,
     }
 }
@@ -203,46 +255,45 @@ fn element(hir: &Hir, ty: TypeId) -> Option<TypeId> {
 /// Makes the statements that print.
 struct Printer<'a> {
     hir: &'a Hir,
-    kept: &'a Kept,
     locals: &'a mut IndexVec<LocalId, Local>,
 }
 
 impl Printer<'_> {
-    fn prints(&mut self, span: Span) -> Block {
+    fn prints(&mut self, kept: &Kept, span: Span) -> Block {
         let mut block = Vec::new();
-        self.print_variables(span, &mut block);
-        for id in &self.kept.arrays {
+        self.print_variables(&kept.others, span, &mut block);
+        for id in &kept.arrays {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
-            let columns = columns(self.hir, global.ty, VALUE);
+            let columns = columns(&self.hir.types, global.ty, VALUE);
             let table = self.table(&global.name, names([&columns]), span, &mut block);
             let rows = self.elements(table, Vec::new(), &columns, lvalue, span);
             block.push(rows);
             block.push(self.write(table, None, span));
         }
-        for id in &self.kept.histograms {
+        for id in &kept.histograms {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
             let handle = self.histograms(&global.name, global.ty, span, &mut block);
             block.push(self.append_histogram(handle, Vec::new(), lvalue, span));
             block.push(self.write_histograms(handle, span));
         }
-        for id in &self.kept.maps {
+        for id in &kept.maps {
             self.print_map(*id, span, &mut block);
         }
         block
     }
 
     /// Prints the variables that are not arrays as the columns of one row.
-    fn print_variables(&mut self, span: Span, block: &mut Block) {
-        if self.kept.others.is_empty() {
+    fn print_variables(&mut self, others: &[GlobalId], span: Span, block: &mut Block) {
+        if others.is_empty() {
             return;
         }
         let (mut headings, mut values) = (Vec::new(), Vec::new());
-        for id in &self.kept.others {
+        for id in others {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
-            for column in columns(self.hir, global.ty, &global.name) {
+            for column in columns(&self.hir.types, global.ty, &global.name) {
                 let is_part = !column.path.is_empty();
                 headings.push(if is_part {
                     format!("{}.{}", global.name, column.name)
@@ -262,12 +313,13 @@ impl Printer<'_> {
         if scale(self.hir, map.value).is_some() {
             return self.print_histograms(id, span, block);
         }
-        let (keys, values) = (columns(self.hir, map.key, KEY), columns(self.hir, map.value, VALUE));
+        let (keys, values) =
+            (columns(&self.hir.types, map.key, KEY), columns(&self.hir.types, map.value, VALUE));
         let table = self.table(&map.name, names([&keys, &values]), span, block);
         let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
         let shown: Vec<Expr> =
             keys.iter().map(|column| self.part(self.of_local(key, span), column, span)).collect();
-        let body = if element(self.hir, map.value).is_some() {
+        let body = if element(&self.hir.types, map.value).is_some() {
             vec![self.elements(table, shown, &values, self.of_local(value, span), span)]
         } else {
             let parts = values.iter().map(|column| self.part(self.of_local(value, span), column, span));
@@ -276,7 +328,7 @@ impl Printer<'_> {
         };
         let iteration = MapIteration::Map(id);
         block.push(Stmt { kind: StmtKind::ForEach { key, value, iteration, body }, span });
-        let sorted = element(self.hir, map.value).is_none().then_some(keys.len() as u32);
+        let sorted = element(&self.hir.types, map.value).is_none().then_some(keys.len() as u32);
         block.push(self.write(table, sorted, span));
     }
 
@@ -285,7 +337,7 @@ impl Printer<'_> {
         let map = &self.hir.maps[id];
         let handle = self.histograms(&map.name, map.value, span, block);
         let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
-        let keys = columns(self.hir, map.key, KEY);
+        let keys = columns(&self.hir.types, map.key, KEY);
         let keys = keys.iter().map(|column| self.part(self.of_local(key, span), column, span)).collect();
         let body = vec![self.append_histogram(handle, keys, self.of_local(value, span), span)];
         let iteration = MapIteration::Map(id);
@@ -327,7 +379,7 @@ impl Printer<'_> {
         span: Span,
     ) -> Stmt {
         let u32 = self.hir.types.common().u32;
-        let ty = element(self.hir, array.ty).expect("only arrays have elements");
+        let ty = element(&self.hir.types, array.ty).expect("only arrays have elements");
         let [index, value] = [u32, ty].map(|ty| self.local(ty, span));
         let mut row = before;
         row.push(self.load(self.of_local(index, span)));

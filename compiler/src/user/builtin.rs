@@ -120,6 +120,7 @@ impl FnCx<'_, '_> {
                 return Err(mistake(span, "a value in memory is wanted as a number"));
             }
             UserBuiltin::PrintKept => return Err(mistake(span, "a call of `print_kept` is left")),
+            UserBuiltin::PrintMap(_) => return Err(mistake(span, "a call of `print_map` is left")),
             UserBuiltin::ReadCounter(..) => return Err(mistake(span, "the read of a counter is left")),
         }
         Ok(())

@@ -199,6 +199,25 @@ fn root_userspace_functions_run_before_between_and_after() {
 }
 
 #[test]
+fn root_a_map_is_printed_by_name() {
+    let script = r#"
+        @syscall_exit("write") { if (comm() == "NAME") { bytes[comm()] += ret; sizes[comm()].add(ret) } }
+        @end { print_map(bytes); print("between"); print_map(sizes); print_map(bytes) }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 20);
+    let name = &dd.name;
+    let table = format!("bytes\n{:<2$}  value\n{name}  {:>5}\n", "key", 20, name.len());
+    let title = format!("sizes[{name}]");
+    let bars = format!(
+        "{title}  count  20 values, sum 20, mean 1\n{:>2$}     20  |{}|\n",
+        "1 - 1",
+        "#".repeat(40),
+        title.len()
+    );
+    assert_eq!(outcome.stdout, format!("{table}between\n{bars}{table}"), "{outcome:#?}");
+}
+
+#[test]
 fn root_shared_variables_are_one_row() {
     let script = r#"
         struct Last { code: i64, name: str(16) }
