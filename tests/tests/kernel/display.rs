@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use ks_tests::watched::Running;
 use ks_tests::{Folder, Outcome, allowed, compile, finish, run_script};
 
 const NO_ARGUMENTS: &[&str] = &[];
@@ -166,63 +167,43 @@ fn built(folder: &Folder) -> std::path::PathBuf {
     program
 }
 
-/// Runs the program twice, one after the other, while a plugin waits for calls with these counts.
-fn call_later(caller: std::path::PathBuf, count: u32) -> std::thread::JoinHandle<()> {
-    std::thread::spawn(move || {
-        for count in [count, count + 1] {
-            std::thread::sleep(Duration::from_millis(900));
-            assert!(Command::new(&caller).arg(count.to_string()).status().expect("it starts").success());
-        }
-    })
+/// Names functions of the kernel and of a program that a command runs twice, one after the other, while the plugin waits
+/// for calls with this count and the next one.
+fn functions_named(mut host: Command, address: u64, count: u32) -> Outcome {
+    let folder = Folder::new();
+    let caller = built(&folder);
+    let script = include_str!("scripts/display_functions.ks");
+    let arguments = [format!("--kernel={address:#x}"), format!("--count={count}")];
+    host.args(["--timeout", "60"]);
+    let running = Running::begin(host, "functions", script, &arguments, "ready");
+    for count in [count, count + 1] {
+        assert!(Command::new(&caller).arg(count.to_string()).status().expect("it starts").success());
+    }
+    let outcome = running.finish();
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    outcome
 }
 
 #[test]
 fn root_functions_have_names_also_of_processes_that_have_ended() {
-    let folder = Folder::new();
-    let caller = built(&folder);
-    let plugin = folder
-        .write("functions.wasm", compile("functions", include_str!("scripts/display_functions.ks")).plugin);
-    let address = kallsyms("schedule") + 5;
-    let calls = call_later(caller, 987_654);
-    let outcome =
-        finish(allowed().arg(plugin).args(["--", &format!("--kernel={address:#x}"), "--count=987654"]));
-    calls.join().expect("it writes nothing");
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
-    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let outcome = functions_named(allowed(), kallsyms("schedule") + 5, 987_654);
+    assert_eq!(outcome.stderr, "", "{outcome:#?}");
+    let mut lines: Vec<&str> = outcome.stdout.lines().skip(1).collect();
+    lines.sort();
     let none = "none 0x1000 0x1000";
-    assert_eq!(
-        lines,
-        [
-            "ended kernel wanted",
-            "kernel schedule",
-            none,
-            "ended userspace wanted",
-            "userspace schedule",
-            "offset schedule+0x5",
-            none
-        ]
-    );
+    let named = ["ended kernel wanted", "ended userspace wanted", "kernel schedule", none, none];
+    assert_eq!(lines, [&named[..], &["offset schedule+0x5", "userspace schedule"]].concat());
 }
 
 /// What the policy denies has no name, and one line says so.
 #[test]
 fn root_functions_have_names_only_if_the_policy_allows_it() {
     let folder = Folder::new();
-    let caller = built(&folder);
-    let plugin = folder
-        .write("functions.wasm", compile("functions", include_str!("scripts/display_functions.ks")).plugin);
-    let address = kallsyms("schedule");
-    let calls = call_later(caller, 987_664);
     let policy = folder.write("policy.toml", "[allow]\nimport = [\"*\"]\ntracepoint = [\"*\"]\n");
+    let address = kallsyms("schedule");
     let mut host = ks_tests::command("ks-host");
-    host.arg("--policy").arg(policy).arg(plugin).args([
-        "--",
-        &format!("--kernel={address:#x}"),
-        "--count=987664",
-    ]);
-    let outcome = finish(&mut host);
-    calls.join().expect("it writes nothing");
-    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    host.arg("--policy").arg(policy);
+    let outcome = functions_named(host, address, 987_664);
     assert!(outcome.stderr.contains("symbols"), "{outcome:#?}");
     assert_eq!(outcome.row("kernel")[1], format!("{address:#x}"));
     assert!(outcome.row("ended")[2].starts_with("0x"), "{outcome:#?}");
@@ -256,19 +237,18 @@ fn root_the_values_of_a_print_in_the_kernel_half_have_64_kib_at_most() {
 /// Addresses that the kernel's tracepoint has as arrays, of connections that the test makes.
 #[test]
 fn root_addresses_of_connections_are_those_that_were_connected() {
-    let calls = std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_millis(900));
-        let connect = |address: &str| {
-            let listener = std::net::TcpListener::bind((address, 0)).ok()?;
-            let port = listener.local_addr().expect("it is bound").port();
-            std::net::TcpStream::connect((address, port)).expect("somebody listens");
-            Some(format!("{address} {port}"))
-        };
-        // A machine may be without IPv6.
-        ["127.0.0.1", "127.8.9.10", "::1"].into_iter().filter_map(connect).collect::<Vec<String>>()
-    });
-    let outcome = run_script("connections", include_str!("scripts/display_connections.ks"), NO_ARGUMENTS);
-    let connected = calls.join().expect("it connects");
+    let running = Running::start("connections", include_str!("scripts/display_connections.ks"), NO_ARGUMENTS);
+    let connect = |address: &str| {
+        let listener = std::net::TcpListener::bind((address, 0)).ok()?;
+        let port = listener.local_addr().expect("it is bound").port();
+        std::net::TcpStream::connect((address, port)).expect("somebody listens");
+        Some(format!("{address} {port}"))
+    };
+    // A machine may be without IPv6.
+    let connected: Vec<String> = ["127.0.0.1", "127.8.9.10", "::1"].into_iter().filter_map(connect).collect();
+    // Records are taken as they come; the machine may be busy.
+    std::thread::sleep(Duration::from_secs(1));
+    let outcome = running.stop();
     assert!(outcome.code == 0 && connected.len() >= 2, "{outcome:#?}");
     for one in connected {
         assert!(outcome.stdout.lines().any(|line| line == one), "{one}: {outcome:#?}");
