@@ -115,18 +115,18 @@ impl Mappings {
         }
     }
 
-    /// Applies a record; the process of the record did not exist yet at `since`, a time since boot.
-    fn add(&mut self, record: Record, since: Duration) {
+    /// Applies a record of a time since boot.
+    fn add(&mut self, record: Record, at: Duration) {
         match record {
             Record::Mapped { pid, mapping } => self.map(pid, mapping),
             Record::Forked { pid, parent } if pid != parent => {
                 let inherited = self.by_process.get(&parent).map(|parent| Arc::clone(&parent.list));
                 let inherited = inherited.unwrap_or_default();
                 let own = std::mem::take(&mut self.process(pid).list);
-                // The child's own mappings are later, even if its CPU's ring was read first. Mappings of an
-                // earlier process with the same number are discarded.
+                // What /proc said of the child is later, even if it was read first. Mappings of an earlier process
+                // with the same number are discarded.
                 let ended = std::mem::take(&mut self.process(pid).ended);
-                self.process(pid).began = Some(since);
+                self.process(pid).began = Some(at);
                 self.process(pid).list = if ended || own.is_empty() {
                     inherited
                 } else {
@@ -307,17 +307,18 @@ impl MappingRecorder {
         let surroundings = Surroundings::default();
         let mut online = Online::of(&surroundings);
         let cpus = surroundings.sysfs.online_cpus();
-        let mut rings = cpus.into_iter().map(Ring::open).collect::<Result<Vec<Ring>, Errno>>()?;
+        let open = cpus.into_iter().map(Ring::open).collect::<Result<Vec<Ring>, Errno>>()?;
+        let mut rings = Rings { open, early: Vec::new() };
         let (asks, asked) = mpsc::channel();
         let body = move || {
             let mut mappings = Mappings::default();
             begin(&mut mappings, &mut rings);
             loop {
                 let question = asked.recv_timeout(PERIOD);
-                take(&mut mappings, &mut rings);
+                rings.take(&mut mappings);
                 if let Some(online) = &mut online
                     && online.has_changed()
-                    && follow(&mut rings, &online.cpus(), &surroundings.sysfs)
+                    && rings.follow(&online.cpus(), &surroundings.sysfs)
                 {
                     // Mappings on the new CPUs that were created before their rings were opened.
                     begin(&mut mappings, &mut rings);
@@ -360,7 +361,7 @@ impl MappingRecorder {
 
 /// Reads the mappings of processes that run already, and empties the rings meanwhile. Stops after [`BEGIN`];
 /// the remaining processes have no names.
-fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
+fn begin(mappings: &mut Mappings, rings: &mut Rings) {
     if !procfs::is_own() {
         return;
     }
@@ -370,7 +371,7 @@ fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         mappings.add_running(pid);
         if looked.elapsed() > PERIOD {
-            take(mappings, rings);
+            rings.take(mappings);
             looked = Instant::now();
         }
         if began.elapsed() > BEGIN {
@@ -379,29 +380,40 @@ fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
     }
 }
 
-/// Closes the rings of CPUs that went offline and opens those of CPUs that came online. Returns whether any
-/// were opened. A CPU that was offline in between gets a new ring.
-fn follow(rings: &mut Vec<Ring>, online: &[i32], sysfs: &Sysfs) -> bool {
-    rings.retain(|ring| online.contains(&ring.cpu) && ring.incarnation == sysfs.incarnation(ring.cpu));
-    let before = rings.len();
-    let is_new = |cpu: &&i32| !rings.iter().any(|ring| ring.cpu == **cpu);
-    // A CPU that accepts no events yet, or goes offline again, is handled at the next change.
-    let new: Vec<Ring> = online.iter().filter(is_new).filter_map(|cpu| Ring::open(*cpu).ok()).collect();
-    rings.extend(new);
-    rings.len() > before
-}
-
-fn take(mappings: &mut Mappings, rings: &mut [Ring]) {
-    for ring in rings {
-        let now = since_boot();
-        let records = records::parse(&ring.buffer.take());
-        records.into_iter().for_each(|record| mappings.add(record, ring.taken));
-        ring.taken = now;
-    }
-}
-
 fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default()
+}
+
+/// The rings of all CPUs that are online, and the records that were read of them too early.
+struct Rings {
+    open: Vec<Ring>,
+    /// Records from after the start of the last read: older ones of another ring may follow.
+    early: Vec<(Duration, Record)>,
+}
+
+impl Rings {
+    /// Applies the records up to now in the order of their times: a process may end on another CPU than it started on.
+    fn take(&mut self, mappings: &mut Mappings) {
+        let now = since_boot();
+        let mut records = std::mem::take(&mut self.early);
+        records.extend(self.open.iter_mut().flat_map(|ring| records::parse_with_times(&ring.buffer.take())));
+        records.sort_by_key(|(at, _)| *at);
+        self.early = records.split_off(records.partition_point(|(at, _)| *at <= now));
+        records.into_iter().for_each(|(at, record)| mappings.add(record, at));
+    }
+
+    /// Closes the rings of CPUs that went offline and opens those of CPUs that came online. Returns whether any
+    /// were opened. A CPU that was offline in between gets a new ring.
+    fn follow(&mut self, online: &[i32], sysfs: &Sysfs) -> bool {
+        let rings = &mut self.open;
+        rings.retain(|ring| online.contains(&ring.cpu) && ring.incarnation == sysfs.incarnation(ring.cpu));
+        let before = rings.len();
+        let is_new = |cpu: &&i32| !rings.iter().any(|ring| ring.cpu == **cpu);
+        // A CPU that accepts no events yet, or goes offline again, is handled at the next change.
+        let new: Vec<Ring> = online.iter().filter(is_new).filter_map(|cpu| Ring::open(*cpu).ok()).collect();
+        rings.extend(new);
+        rings.len() > before
+    }
 }
 
 /// The ring of records of one CPU.
@@ -409,8 +421,6 @@ struct Ring {
     cpu: i32,
     incarnation: Option<u64>,
     buffer: Buffer,
-    /// Time of the last read, since boot.
-    taken: Duration,
     _event: OwnedFd,
 }
 
@@ -423,9 +433,8 @@ impl Ring {
             Errno::EINVAL => sys::open(&attr(), None, observed, None),
             errno => Err(errno),
         })?;
-        let taken = since_boot();
         let buffer = Buffer::new(event.as_fd(), PAGES)?;
-        Ok(Ring { cpu, incarnation, buffer, taken, _event: event })
+        Ok(Ring { cpu, incarnation, buffer, _event: event })
     }
 }
 
@@ -438,6 +447,11 @@ fn attr() -> perf_event_attr {
     attr.set_mmap(1);
     attr.set_mmap2(1);
     attr.set_task(1);
+    // Each record has its time since boot.
+    attr.set_sample_id_all(1);
+    attr.sample_type = bindings::PERF_SAMPLE_TIME.into();
+    attr.set_use_clockid(1);
+    attr.clockid = ClockId::CLOCK_BOOTTIME.as_raw();
     attr
 }
 

@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use perf_event_open_sys::bindings;
 
@@ -108,15 +109,33 @@ pub enum Identity {
 /// Parses the records in bytes from a [`Buffer`].
 pub(crate) fn parse(bytes: &[u8]) -> Vec<Record> {
     let mut found = Vec::new();
+    for_each(bytes, |_, record| found.push(record));
+    found
+}
+
+/// As [`parse`], with the time of each record by the event's clock. The event has `sample_id_all` and the sample type
+/// `PERF_SAMPLE_TIME` alone, so the time is the last word of each record.
+pub(crate) fn parse_with_times(bytes: &[u8]) -> Vec<(Duration, Record)> {
+    let mut found = Vec::new();
+    for_each(bytes, |body, record| {
+        let at = body.len().checked_sub(8).map_or(0, |at| number(body, at, 8));
+        found.push((Duration::from_nanos(at), record));
+    });
+    found
+}
+
+/// Calls a function with the body of each record and the record.
+fn for_each(bytes: &[u8], mut see: impl FnMut(&[u8], Record)) {
     let mut rest = bytes;
     while let Some(header) = rest.get(..HEADER) {
         let (ty, misc) = (number(header, 0, 4), number(header, 4, 2));
         let size = number(header, 6, 2) as usize;
         let Some(body) = rest.get(HEADER..size) else { break };
-        found.extend(record(ty as u32, misc as u32, body));
+        if let Some(record) = record(ty as u32, misc as u32, body) {
+            see(body, record);
+        }
         rest = &rest[size..];
     }
-    found
 }
 
 fn record(ty: u32, misc: u32, body: &[u8]) -> Option<Record> {
@@ -214,6 +233,8 @@ mod tests {
         assert_eq!(parse(&bytes), expected);
         // A truncated record is ignored.
         assert_eq!(parse(&bytes[..bytes.len() - 1]), expected[..3]);
+        let times: Vec<u64> = parse_with_times(&bytes).iter().map(|(at, _)| at.as_nanos() as u64).collect();
+        assert_eq!(times, [7 << 32 | 9, 7 << 32 | 9, 33, 0]);
     }
 
     #[test]
