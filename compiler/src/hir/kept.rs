@@ -28,6 +28,8 @@ const KEY: &str = "key";
 const VALUE: &str = "value";
 /// The column of the numbers of elements.
 const INDEX: &str = "index";
+/// The elements of an array within a key or a struct that have columns: all of an address of IPv6.
+const MAX_ELEMENTS: u64 = 16;
 
 /// The functions that print; no name in a script can contain a colon.
 const NAME: &str = "ks:print_kept";
@@ -159,7 +161,7 @@ impl Kept {
         let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
             let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
             is_kept
-                && is_shown(map.key, KEY)
+                && is_printed_key(&hir.types, map.key)
                 && (is_shown(map.value, VALUE) || scale(hir, map.value).is_some())
         });
         let maps = maps.map(|(id, _)| id).collect();
@@ -187,9 +189,16 @@ fn scale(hir: &Hir, ty: TypeId) -> Option<HistogramScale> {
 #[derive(Clone)]
 struct Column {
     name: String,
-    /// The fields from the value to the part.
-    path: Vec<usize>,
+    /// The steps from the value to the part.
+    path: Vec<Step>,
     ty: TypeId,
+}
+
+/// A step to a part of a value.
+#[derive(Clone, Copy)]
+enum Step {
+    Field(usize),
+    Element(u64),
 }
 
 /// Whether values of a type have columns or bars: numbers, texts, and what contains them.
@@ -197,13 +206,13 @@ pub fn is_printed(types: &Types, ty: TypeId) -> bool {
     !columns(types, ty, VALUE).is_empty()
 }
 
-/// Whether keys of a type have columns. Elements of an array would be rows.
+/// Whether keys of a type have columns.
 pub fn is_printed_key(types: &Types, ty: TypeId) -> bool {
-    element(types, ty).is_none() && is_printed(types, ty)
+    !key_columns(types, ty).is_empty()
 }
 
-/// Returns the columns of a value: one for a number or a text, and one for each such field of a struct.
-/// Elements of an array are rows. Other types have none.
+/// Returns the columns of a value: one for a number or a text, and one for each such field of a struct or element
+/// of an array in it. Elements of a value that is an array are rows. Other types have none.
 fn columns(types: &Types, ty: TypeId, name: &str) -> Vec<Column> {
     let (ty, mut found) = match element(types, ty) {
         Some(element) => {
@@ -220,12 +229,19 @@ fn columns(types: &Types, ty: TypeId, name: &str) -> Vec<Column> {
     found
 }
 
-fn parts(types: &Types, ty: TypeId, name: &str, path: &mut Vec<usize>, found: &mut Vec<Column>) {
+/// Returns the columns of a key, one for each part.
+fn key_columns(types: &Types, ty: TypeId) -> Vec<Column> {
+    let mut found = Vec::new();
+    parts(types, ty, KEY, &mut Vec::new(), &mut found);
+    found
+}
+
+fn parts(types: &Types, ty: TypeId, name: &str, path: &mut Vec<Step>, found: &mut Vec<Column>) {
     match types.kind(ty) {
         TypeKind::Struct(id) => {
             for (at, field) in types.struct_def(*id).fields.iter().enumerate() {
                 let of = if path.is_empty() { String::new() } else { format!("{name}.") };
-                path.push(at);
+                path.push(Step::Field(at));
                 parts(types, field.ty, &format!("{of}{}", field.name), path, found);
                 path.pop();
             }
@@ -235,6 +251,13 @@ fn parts(types: &Types, ty: TypeId, name: &str, path: &mut Vec<usize>, found: &m
         }
         TypeKind::Array(..) if is_text(types, ty) => {
             found.push(Column { name: name.to_owned(), path: path.clone(), ty });
+        }
+        TypeKind::Array(element, count) => {
+            for at in 0..(*count).min(MAX_ELEMENTS) {
+                path.push(Step::Element(at));
+                parts(types, *element, &format!("{name}[{at}]"), path, found);
+                path.pop();
+            }
         }
         _ => {}
     }
@@ -314,7 +337,7 @@ impl Printer<'_> {
             return self.print_histograms(id, span, block);
         }
         let (keys, values) =
-            (columns(&self.hir.types, map.key, KEY), columns(&self.hir.types, map.value, VALUE));
+            (key_columns(&self.hir.types, map.key), columns(&self.hir.types, map.value, VALUE));
         let table = self.table(&map.name, names([&keys, &values]), span, block);
         let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
         let shown: Vec<Expr> =
@@ -337,7 +360,7 @@ impl Printer<'_> {
         let map = &self.hir.maps[id];
         let handle = self.histograms(&map.name, map.value, span, block);
         let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
-        let keys = columns(&self.hir.types, map.key, KEY);
+        let keys = key_columns(&self.hir.types, map.key);
         let keys = keys.iter().map(|column| self.part(self.of_local(key, span), column, span)).collect();
         let body = vec![self.append_histogram(handle, keys, self.of_local(value, span), span)];
         let iteration = MapIteration::Map(id);
@@ -414,12 +437,21 @@ impl Printer<'_> {
     /// Returns the part of a value that a column shows.
     fn part(&self, whole: Lvalue, column: &Column, span: Span) -> Expr {
         let mut lvalue = whole;
-        for field in &column.path {
-            let TypeKind::Struct(id) = self.hir.types.kind(lvalue.ty) else {
-                unreachable!("a path leads through structs")
+        let types = &self.hir.types;
+        for step in &column.path {
+            let (kind, ty) = (types.kind(lvalue.ty), lvalue.ty);
+            let base = Box::new(lvalue);
+            lvalue = match (*step, kind) {
+                (Step::Field(field), TypeKind::Struct(id)) => {
+                    let ty = types.struct_def(*id).fields[field].ty;
+                    Lvalue { kind: LvalueKind::Field { base, field }, ty, span }
+                }
+                (Step::Element(at), TypeKind::Array(element, _)) => {
+                    let index = Box::new(Expr { kind: ExprKind::Const(at), ty: types.common().u32, span });
+                    Lvalue { kind: LvalueKind::Index { base, index }, ty: *element, span }
+                }
+                _ => unreachable!("a path has the steps of the type {ty:?}"),
             };
-            let ty = self.hir.types.struct_def(*id).fields[*field].ty;
-            lvalue = Lvalue { kind: LvalueKind::Field { base: Box::new(lvalue), field: *field }, ty, span };
         }
         debug_assert_eq!(lvalue.ty, column.ty, "a column shows a part of its type");
         self.load(lvalue)

@@ -245,6 +245,32 @@ fn root_shared_variables_are_one_row() {
 }
 
 #[test]
+fn root_keys_with_arrays_have_columns() {
+    let script = r#"
+        struct Call { of: str(16), bytes: u8[2], at: u16[2] }
+        @syscall_exit("write") {
+            if (comm() == "NAME") {
+                calls[Call { of: comm(), bytes: [7, 9], at: [1, 3] }] += 1
+                var key: u8[3] = [1, 4, 5]
+                plain[key] += ret
+            }
+        }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 20);
+    let lines: Vec<Vec<&str>> =
+        outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected = [
+        vec!["calls"],
+        vec!["of", "bytes[0]", "bytes[1]", "at[0]", "at[1]", "value"],
+        vec![&dd.name, "7", "9", "1", "3", "20"],
+        vec!["plain"],
+        vec!["key[0]", "key[1]", "key[2]", "value"],
+        vec!["1", "4", "5", "20"],
+    ];
+    assert_eq!(lines, expected, "{outcome:#?}");
+}
+
+#[test]
 fn root_histograms_count_every_value() {
     let script = r#"
         var widths : linear_hist(0, 10, 3)
