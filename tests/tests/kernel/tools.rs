@@ -1,6 +1,7 @@
 //! The tools inside `ks-host`, each beside a workload that is known: what a tool prints is compared with what the
 //! workload did, with bpftrace, or with procfs. These tests need root.
 
+mod beside_bpftrace;
 mod block;
 mod files;
 mod memory;
