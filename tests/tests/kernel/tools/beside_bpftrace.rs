@@ -165,6 +165,7 @@ fn root_syscount_counts_as_bpftrace() {
     let mut counted: Vec<u64> =
         theirs.map("").into_iter().filter(|(key, _)| !ends(key)).map(|(_, count)| count).collect();
     counted.sort_by_key(|count| std::cmp::Reverse(*count));
+    // The tool's rows are sorted, too.
     let shown = ours.stdout.lines().filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
     assert_eq!(shown.collect::<Vec<_>>(), counted, "{ours:#?} {theirs:#?}");
 }
@@ -386,7 +387,6 @@ fn root_threadsnoop_shows_processes_as_bpftrace() {
 /// bpftrace may lack: programs of other tests run where interrupts come.
 #[test]
 fn root_softirqs_and_hardirqs_count_as_bpftrace() {
-    // 1, 7 and 9 are timer, sched and rcu.
     let program = "tracepoint:irq:softirq_exit { @soft[args->vec] = count(); }
         tracepoint:irq:irq_handler_entry { @hard[str(args->name)] = count(); }";
     let tools = || ["softirqs", "hardirqs"].map(|name| RunningTool::begin(name, &[]));
@@ -404,7 +404,7 @@ fn root_softirqs_and_hardirqs_count_as_bpftrace() {
         let is_within = least <= theirs + missed && theirs <= most && least > 0;
         assert!(is_within, "{what}: {least} {theirs} {most}, {missed} missed: {inner:#?} {outer:#?}");
     };
-    for (name, number) in [("timer", "1"), ("sched", "7"), ("rcu", "9")] {
+    for (name, number) in [("TIMER_SOFTIRQ", "1"), ("SCHED_SOFTIRQ", "7"), ("RCU_SOFTIRQ", "9")] {
         let of = |ran: &Outcome| ran.numbers(name)[0].unsigned_abs();
         let counted = theirs.map("soft").into_iter().find(|(key, _)| key == number);
         within(name, of(&inner[0]), counted.map_or(0, |(_, count)| count), of(&outer[0]));

@@ -148,7 +148,7 @@ fn root_softirqs_and_hardirqs_agree_with_procfs() {
     let inner = (timers() - inner.0, disk() - inner.1);
     let (soft, hard) = (soft.end(), hard.end());
     let outer = (timers() - outer.0, disk() - outer.1);
-    let counted = soft.numbers("timer")[0].unsigned_abs();
+    let counted = soft.numbers("TIMER_SOFTIRQ")[0].unsigned_abs();
     assert!((inner.0..=outer.0).contains(&counted) && inner.0 > 0, "{inner:?} {outer:?} {soft:#?}");
     let counted: u64 = rows(&hard, "-req.0").iter().map(|row| row[1].parse::<u64>().expect("a number")).sum();
     assert!((inner.1..=outer.1).contains(&counted) && inner.1 > 0, "{inner:?} {outer:?} {hard:#?}");
