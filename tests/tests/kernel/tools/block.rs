@@ -21,7 +21,7 @@ fn around_writes(tool: &str) -> (String, ks_tests::Outcome) {
 fn root_biosnoop_shows_each_request() {
     let (name, ran) = around_writes("biosnoop");
     let found = rows(&ran, &format!("{name} "));
-    let written: Vec<_> = found.iter().filter(|row| row[3] == "W" && row[5] == "4096").collect();
+    let written: Vec<_> = found.iter().filter(|row| row[3] == "REQ_OP_WRITE" && row[5] == "4096").collect();
     assert_eq!(written.len(), REQUESTS, "{ran:#?}");
     assert!(written.iter().all(|row| row[7] != "0" && row[4] != "0"), "{ran:#?}");
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::{RunningTool, histogram, rows};
 
 /// A connection that was opened, used and closed.
-struct Connection {
+pub(super) struct Connection {
     /// Both addresses as tools show them.
     address: &'static str,
-    server: String,
-    client: String,
+    /// The ports.
+    pub server: String,
+    pub client: String,
 }
 
 const SENT: usize = 1000;
@@ -19,7 +20,7 @@ const ANSWERED: usize = 70;
 
 /// Opens a connection of each family, sends, answers, and closes the client first: the server closes when it has read
 /// the end.
-fn connections() -> Vec<Connection> {
+pub(super) fn connections() -> Vec<Connection> {
     ["127.0.0.1:0", "[::1]:0"]
         .into_iter()
         .map(|bound| {

@@ -48,7 +48,7 @@ impl Shell {
 }
 
 /// Counts without a system call, on a CPU for a tenth of a second and more.
-const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+pub(super) const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
 
 /// Whether both are the same but for a tenth, and what the shell does before and after it is accounted.
 fn agree(one: u64, other: u64) -> bool {
@@ -148,7 +148,7 @@ fn root_softirqs_and_hardirqs_agree_with_procfs() {
     let inner = (timers() - inner.0, disk() - inner.1);
     let (soft, hard) = (soft.end(), hard.end());
     let outer = (timers() - outer.0, disk() - outer.1);
-    let counted = soft.numbers("timer")[0].unsigned_abs();
+    let counted = soft.numbers("TIMER_SOFTIRQ")[0].unsigned_abs();
     assert!((inner.0..=outer.0).contains(&counted) && inner.0 > 0, "{inner:?} {outer:?} {soft:#?}");
     let counted: u64 = rows(&hard, "-req.0").iter().map(|row| row[1].parse::<u64>().expect("a number")).sum();
     assert!((inner.1..=outer.1).contains(&counted) && inner.1 > 0, "{inner:?} {outer:?} {hard:#?}");
