@@ -48,7 +48,7 @@ impl Shell {
 }
 
 /// Counts without a system call, on a CPU for a tenth of a second and more.
-pub(super) const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
 
 /// Whether both are the same but for a tenth, and what the shell does before and after it is accounted.
 fn agree(one: u64, other: u64) -> bool {
