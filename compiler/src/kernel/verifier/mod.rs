@@ -25,7 +25,7 @@
 //! | ordinary loop, where there are others | 2,048 parts of all iterations | 64 | 6 in all iterations |
 //! | ordinary loop, where there are no others | 32,768 parts of all iterations | 4,096 | 6 in all iterations |
 //! | unrolling | 192 of all iterations, 60,000 on all paths of the function | 16 | counted as paths |
-//! | loop body that stays in its function | | | 12 in each iteration |
+//! | loop body that stays in its function | | | 8 in each iteration |
 //! | straight code with its constants known | | | 24 |
 //! | inlining at the only call, at each call | 400, 16 | | |
 //! | inlining of a helper with pointers | 400 parts added | | |
@@ -47,7 +47,7 @@ const MAX_DECISIONS_FOLLOWED: u64 = 6;
 
 /// The limit of decisions in an iteration under an iterator. Each may double the work, and a nested loop
 /// multiplies it.
-const MAX_DECISIONS_ITERATED: usize = 12;
+const MAX_DECISIONS_ITERATED: usize = 8;
 
 /// The limit of branches in a function of which the verifier may know the constants.
 const MAX_BRANCHES_KNOWN: usize = 24;

@@ -85,11 +85,17 @@ fn frames_that_do_not_fit_use_scratch_memory_and_others_do_not() {
 #[test]
 fn bodies_of_large_loops_and_large_helpers_are_functions_whatever_they_use() {
     let cases: [(&str, &[&str]); 3] = [
-        (include_str!("../../cases/kernel/contexts_of_programs.ks"), &["connect_loop", "connect", "drop"]),
-        (include_str!("../../cases/kernel/memory_of_helpers_in_large_loop.ks"), &["watch_loop", "watch"]),
         (
-            include_str!("../../cases/kernel/packet_in_large_loop.ks"),
-            &["h13_apart", "watch_loop", "watch_loop", "watch_loop", "watch"],
+            include_str!("../../cases/kernel/contexts_of_programs.ks"),
+            &["connect_loop", "connect_loop", "connect", "drop"],
+        ),
+        (
+            include_str!("../../cases/kernel/memory_of_helpers_in_large_loop.ks"),
+            &["watch_loop", "watch_loop", "watch"],
+        ),
+        (
+            include_str!("../../cases/kernel/six_arguments_in_large_loop.ks"),
+            &["pick_apart", "watch_loop", "watch_loop", "watch"],
         ),
     ];
     for (script, functions) in cases {
