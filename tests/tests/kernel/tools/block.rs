@@ -4,8 +4,15 @@ use ks_tests::Folder;
 
 use super::{around, copy_of, histogram, rows};
 
-/// Requests of the workload.
+/// Blocks that the workload writes.
 const REQUESTS: usize = 50;
+/// Blocks that the kernel may add to requests of other programs, which write beside them at the same time.
+const MERGED: usize = 5;
+
+/// Whether it is the number of requests of the workload.
+fn are_all(requests: usize) -> bool {
+    (REQUESTS - MERGED..=REQUESTS).contains(&requests)
+}
 
 /// Runs a tool around a command that writes so many blocks of 4 KiB, each to the device. Returns the command's name.
 fn around_writes(tool: &str) -> (String, ks_tests::Outcome) {
@@ -22,7 +29,7 @@ fn root_biosnoop_shows_each_request() {
     let (name, ran) = around_writes("biosnoop");
     let found = rows(&ran, &format!("{name} "));
     let written: Vec<_> = found.iter().filter(|row| row[3] == "REQ_OP_WRITE" && row[5] == "4096").collect();
-    assert_eq!(written.len(), REQUESTS, "{ran:#?}");
+    assert!(are_all(written.len()), "{ran:#?}");
     assert!(written.iter().all(|row| row[7] != "0" && row[4] != "0"), "{ran:#?}");
 }
 
@@ -31,7 +38,8 @@ fn root_biotop_sums_requests() {
     let (name, ran) = around_writes("biotop");
     let found = rows(&ran, &format!(" {name} "));
     let row = found.iter().find(|row| row[3] == "W").unwrap_or_else(|| panic!("{ran:#?}"));
-    assert_eq!(row[4..6], [REQUESTS.to_string(), (REQUESTS * 4096).to_string()], "{ran:#?}");
+    let [requests, bytes] = [row[4], row[5]].map(|number| number.parse::<usize>().expect("a number"));
+    assert!(are_all(requests) && bytes >= requests * 4096, "{ran:#?}");
     assert!(row[6].parse::<u64>().is_ok_and(|us| us > 0), "{ran:#?}");
 }
 
@@ -42,9 +50,9 @@ fn root_bitesize_and_biolatency_count_requests() {
     let lines: Vec<_> = ran.stdout.lines().skip_while(|line| !line.starts_with(&title)).collect();
     let of_4k = lines.iter().find(|line| line.trim_start().starts_with("4096 - 8191"));
     let count = of_4k.and_then(|line| line.split_whitespace().nth(3)?.parse().ok()).unwrap_or(0);
-    assert!((REQUESTS..REQUESTS + 5).contains(&count), "{ran:#?}");
+    assert!((REQUESTS - MERGED..REQUESTS + 5).contains(&count), "{ran:#?}");
     let (_, ran) = around_writes("biolatency");
     // Requests of others are among them.
     let (count, sum) = histogram(&ran, "us ");
-    assert!(count >= REQUESTS as u64 && sum > 0, "{ran:#?}");
+    assert!(count >= (REQUESTS - MERGED) as u64 && sum > 0, "{ran:#?}");
 }
