@@ -27,7 +27,7 @@ use crate::types::{StructId, TypeId, TypeKind};
 /// Maximum number of elements of a list that names no bound.
 const DEFAULT_ELEMENTS: u64 = 4096;
 
-/// The names that a loop gives to an element.
+/// The names of an element in the body of a loop.
 pub(super) struct Element<'a> {
     pub(super) index: &'a ast::Ident,
     pub(super) pointer: &'a ast::Ident,

@@ -10,7 +10,7 @@ use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Block, Expr, ExprKind, Half, Lvalue, LvalueKind, MapIteration, MapKind, StmtKind};
+use crate::hir::{Block, Expr, ExprKind, Half, Lvalue, LvalueKind, MapId, MapIteration, MapKind, StmtKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -110,6 +110,23 @@ impl Body<'_, '_> {
         None
     }
 
+    /// The map and the key of `per_cpu(variable)` and `per_cpu(map, key)`; `None` for other operands.
+    fn per_cpu_entry(&mut self, args: &[ast::Expr]) -> Option<(MapId, Expr)> {
+        match args {
+            [variable] => match self.top_symbol(variable)? {
+                Symbol::PerCpu(map) => Some((map, self.first_key(variable.span))),
+                _ => None,
+            },
+            [map, key] => match self.named_symbol(map)? {
+                Symbol::Map(map) if self.checker.maps[map].kind.is_per_cpu() => {
+                    Some((map, self.map_key(map, key)))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Checks `for (key, value in over)`. Variables that the loop needs are declared before it in `out`.
     pub(super) fn for_each(
         &mut self,
@@ -168,21 +185,9 @@ impl Body<'_, '_> {
         }
         if let ast::ExprKind::Call { callee, args } = &strip(over).kind
             && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")
-            && let [variable] = args.as_slice()
-            && let Some(Symbol::PerCpu(map)) = self.named_symbol(variable)
             && self.half() == Half::User
+            && let Some((map, key)) = self.per_cpu_entry(args)
         {
-            let key = self.first_key(variable.span);
-            return Some((MapIteration::PerCpu { map, key }, u32, self.checker.maps[map].value));
-        }
-        if let ast::ExprKind::Call { callee, args } = &strip(over).kind
-            && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")
-            && let [map, key] = args.as_slice()
-            && let Some(Symbol::Map(map)) = self.named_symbol(map)
-            && self.checker.maps[map].kind.is_per_cpu()
-            && self.half() == Half::User
-        {
-            let key = self.map_key(map, key);
             return Some((MapIteration::PerCpu { map, key }, u32, self.checker.maps[map].value));
         }
         let value = self.expr(over, None).expr;

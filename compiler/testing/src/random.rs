@@ -13,7 +13,7 @@ use ks_wit::section::Arch;
 use crate::kernel_half::configs_of;
 
 /// Codes of errors that are not defects of the compiler.
-const REFUSALS: [&str; 3] = ["KS0622", "KS0719", "KS1005"];
+const REFUSALS: [&str; 2] = ["KS0719", "KS1005"];
 
 /// Why a script failed: reasons of the same kind count as the same defect while a script is shrunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,8 @@ pub struct Failure {
 /// The result of compiling a script.
 pub enum Compiled {
     Object(Vec<u8>),
-    /// Refused with this code: the target's kernel lacks a required feature (KS1005), no kernel can run a map
-    /// iteration that assigns a pointer that outlives it (KS0719), or an object is kept by memory of the whole
-    /// function and created in a loop (KS0622).
+    /// Refused with this code: the target's kernel lacks a required feature (KS1005), or no kernel can run a
+    /// map iteration that assigns a pointer that outlives it (KS0719).
     Refused(String),
 }
 

@@ -24,6 +24,9 @@ pub(super) fn existing(names: BTreeSet<&str>) -> Result<BTreeSet<String>, String
     let unreadable = |error: Error| format!("cannot read {SYMBOLS}: {error}");
     let list = BufReader::new(File::open(SYMBOLS).map_err(unreadable)?);
     for line in list.lines() {
+        if others.is_empty() {
+            break;
+        }
         let line = line.map_err(unreadable)?;
         if let Some(name) = function(&line)
             && others.remove(name)

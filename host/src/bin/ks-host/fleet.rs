@@ -177,13 +177,7 @@ impl Fleet {
             };
             let (request, answer) = member.stacks.as_ref().map(Stacks::request).unzip();
             let exec_status = ExecStatus::default();
-            let named = RunOptions::new(member.name.clone());
-            let called_as = match member.source.is_tool {
-                true => format!("ks-host tool {}", member.name),
-                false => named.called_as.clone(),
-            };
-            let options = RunOptions {
-                called_as,
+            let mut options = RunOptions {
                 exec_status: exec_status.clone(),
                 stacks: request,
                 arguments: member.arguments.clone(),
@@ -203,8 +197,11 @@ impl Fleet {
                 stop: stop.clone(),
                 timeout: member.timeout,
                 naming: Some(NamingProcess::of_this_program()),
-                ..named
+                ..RunOptions::new(member.name.clone())
             };
+            if member.source.is_tool {
+                options.called_as = format!("ks-host tool {}", member.name);
+            }
             let outcome = member.prepared.plugin.run(options);
             self.lock().slots[index].shows = true;
             let stacks_written =

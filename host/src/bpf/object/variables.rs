@@ -132,7 +132,8 @@ impl Object {
     }
 
     /// Returns what the programs need to know of this machine: the loaded ones among the kernel modules that they
-    /// support, the functions that the kernel has among those that they ask for, and this process's PID namespace, unless it is the initial one.
+    /// support, the functions that the kernel has among those that they ask for, and this process's PID namespace,
+    /// unless it is the initial one.
     ///
     /// # Errors
     /// [`BpfError::PidNamespace`]; [`BpfError::KernelFunctions`].

@@ -2,7 +2,7 @@
 //!
 //! - Rule: to see which numbers count, the verifier goes back from an index, and from a comparison whose outcome it
 //!   knows, to what they were computed from. Where it meets a pointer through which something was stored, or a
-//!   parameter, it gives up and marks all numbers; Linux 6.18 then fails at registers that nobody reads ("backtracking
+//!   parameter, it stops and marks all numbers; Linux 6.18 then fails at registers that nobody reads ("backtracking
 //!   call unexpected regs"). It does not go back through memory whose halves were stored one by one, nor beyond the load
 //!   of a packet pointer, whose distances are compared everywhere. It does not know the outcome of a comparison with
 //!   zero. Source: kernel/bpf/verifier.c, `backtrack_insn` and `check_stack_read_fixed_off`.

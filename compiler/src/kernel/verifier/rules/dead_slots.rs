@@ -15,9 +15,12 @@ use crate::kernel::mir::{Block, MirFunction, Op, Origin, Slot, Type};
 
 /// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut MirFunction) -> bool {
+    let iterators: BTreeSet<Slot> = LoopIterator::all(function).iter().map(|one| one.slot).collect();
+    if iterators.is_empty() || function.slots.len() == iterators.len() {
+        return false;
+    }
     let order = function.reverse_postorder();
     let dominators = Dominators::of(&order, &function.predecessors(&order));
-    let iterators: BTreeSet<Slot> = LoopIterator::all(function).iter().map(|one| one.slot).collect();
     let used = users(function, &order);
     let mut changed = false;
     for one in loops(function) {
