@@ -23,10 +23,8 @@ use ks_benches::machine::{Machine, stay_on, usable};
 use ks_benches::producer::{self, Pace, Producer};
 use ks_benches::record::{self, Record};
 use ks_compiler::pipeline::{self, Built, Options, Target};
-use ks_host::perf::{Attachments, Catalog, LinkProgram, Options as EventOptions};
+use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, LinkProgram, Options as EventOptions};
 use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
 /// Production rates, in thousands of records per second.
@@ -259,7 +257,6 @@ impl Consumers {
 fn run_plugin(plugin: &Path, isolation: &str, load: Load) -> Result<Row> {
     let producers = load.producers()?;
     let [first, second] = threads(&producers);
-    let before = children_cpu()?;
     let mut child = Command::new(commands::path("ks-host")?)
         .args(["--no-cache", "--timeout", "60", "--isolation", isolation])
         .arg(plugin)
@@ -270,16 +267,17 @@ fn run_plugin(plugin: &Path, isolation: &str, load: Load) -> Result<Row> {
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot start ks-host")?;
+    let mut clock = CpuClock::of(child.id())?;
     let mut lines = BufReader::new(child.stdout.take().context("piped")?);
     let mut ready = String::new();
     lines.read_line(&mut ready)?;
     // Excludes the time to compile and start.
-    let started = cpu_of(child.id())?;
+    let started = clock.read()?;
     let took = if ready == "ready\n" { producer::run_all(producers)? } else { Duration::ZERO };
     let mut printed = String::new();
     lines.read_to_string(&mut printed)?;
     let output = child.wait_with_output()?;
-    let cpu = (children_cpu()? - before).saturating_sub(started);
+    let cpu = clock.read()? - started;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "ks-host ended with {}: {said}", output.status);
     let numbers = printed.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
@@ -291,34 +289,24 @@ fn run_plugin(plugin: &Path, isolation: &str, load: Load) -> Result<Row> {
     Ok(Row { handled, took, cpu })
 }
 
-/// Returns the CPU time of all children that were waited for.
-fn children_cpu() -> Result<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Ok(Duration::from_micros(u64::try_from(micros)?))
+/// Counts the CPU time of a process and of those that it starts, also of those that have ended.
+struct CpuClock {
+    attachments: Attachments,
+    clock: AttachmentId,
 }
 
-/// Returns the CPU time of a running process and of its running children.
-fn cpu_of(pid: u32) -> Result<Duration> {
-    let mut sum = children_of(pid)?.into_iter().map(cpu_of).sum::<Result<Duration>>()?;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
-        let nanos = text.split(' ').next().context("schedstat has numbers")?.parse()?;
-        sum += Duration::from_nanos(nanos);
+impl CpuClock {
+    fn of(pid: u32) -> Result<CpuClock> {
+        let mut attachments = Attachments::new();
+        let options =
+            EventOptions { pid: i32::try_from(pid)?, cpu: -1, inherit: true, ..EventOptions::default() };
+        let clock = attachments.open(&Event::named("task-clock")?, &options, None, None)?;
+        Ok(CpuClock { attachments, clock })
     }
-    Ok(sum)
-}
 
-/// Returns the running children of a process.
-fn children_of(pid: u32) -> Result<Vec<u32>> {
-    let parent = |process: u32| -> Option<u32> {
-        // The name before it may contain anything.
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-    };
-    let entries = std::fs::read_dir("/proc")?.flatten();
-    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    Ok(processes.filter(|process| parent(*process) == Some(pid)).collect())
+    fn read(&mut self) -> Result<Duration> {
+        Ok(Duration::from_nanos(self.attachments.read(self.clock)?.raw))
+    }
 }
 
 /// Runs the same object in this process, without a host.
