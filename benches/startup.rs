@@ -9,9 +9,8 @@
 //! libbpf alone. Rows of a running host measure what it takes to read a plugin's file, judge it, and run it.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -138,7 +137,7 @@ fn median(row: &Row, starts: usize) -> Result<Option<Duration>> {
     let mut times = Vec::new();
     for start in 0..=starts {
         let time = match &row.start {
-            Start::Command(words) => until_first_line(row.name, words)?,
+            Start::Command(words) => commands::until_attached(row.name, words)?,
             Start::Plugin(host, file) => Some(until_printed(host, file)?),
         };
         let Some(time) = time else { return Ok(None) };
@@ -173,31 +172,4 @@ fn until_printed(host: &Host, file: &Path) -> Result<Duration> {
     let outcome = prepared.run(options);
     ensure!(outcome == Outcome::Returned(0), "{}: {outcome:?}", file.display());
     Ok(printed.recv().context("it prints a line")?.duration_since(began))
-}
-
-fn until_first_line(name: &str, words: &[OsString]) -> Result<Option<Duration>> {
-    let (program, arguments) = words.split_first().context("a command has a name")?;
-    let began = Instant::now();
-    let mut command = Command::new(program);
-    let pipes = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = pipes.spawn();
-    let mut child = match child {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        child => child.with_context(|| format!("cannot start {name}"))?,
-    };
-    let mut stdout = child.stdout.take().context("it was piped")?;
-    // bpftrace first prints how many probes it attaches.
-    let mut printed = Vec::new();
-    while !String::from_utf8_lossy(&printed).contains("attached") {
-        let mut byte = [0];
-        ensure!(stdout.read(&mut byte)? == 1, "{name} ended without its line");
-        printed.push(byte[0]);
-    }
-    let time = began.elapsed();
-    std::io::copy(&mut stdout, &mut std::io::sink())?;
-    // Standard error matters only if the command fails: bpftrace warns wherever a limit may not be raised.
-    let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name} ended with {}: {said}", output.status);
-    Ok(Some(time))
 }

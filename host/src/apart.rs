@@ -37,6 +37,8 @@ const REFUSED: u8 = 1;
 #[derive(Debug, Clone)]
 pub struct Apart {
     program: PathBuf,
+    /// Arguments after those that [`serve`] takes.
+    arguments: Vec<OsString>,
 }
 
 /// Limits of a child process.
@@ -79,7 +81,14 @@ pub enum ApartError {
 impl Apart {
     /// Starts children of this program, which must call [`serve`] if its first argument is one that it knows.
     pub fn new(program: PathBuf) -> Apart {
-        Apart { program }
+        Apart { program, arguments: Vec::new() }
+    }
+
+    /// Adds an argument after those that [`serve`] takes.
+    #[must_use]
+    pub fn with_argument(mut self, argument: impl Into<OsString>) -> Apart {
+        self.arguments.push(argument.into());
+        self
     }
 
     /// Sends an input to a new child and returns its answer.
@@ -110,6 +119,7 @@ impl Apart {
         let seconds = bounds.time.as_secs().saturating_add(2).saturating_mul(bounds.threads.into());
         let mut command = Command::new(&self.program);
         command.args([argument.to_owned(), bounds.memory.to_string(), seconds.to_string()]);
+        command.args(&self.arguments);
         command
             .env_clear()
             .current_dir("/")

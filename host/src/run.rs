@@ -52,6 +52,12 @@ impl Host {
         Ok(Host { engine: Engine::new()?, cache: None, offer: None, workers: None })
     }
 
+    /// Returns the cache, if there is one.
+    #[must_use]
+    pub fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+
     /// Stores compiled code in this cache.
     #[must_use]
     pub fn with_cache(self, cache: Cache) -> Host {

@@ -227,10 +227,11 @@ pub fn model(bytes: &[u8]) {
     object::testing::check(bytes).expect("what is read is written and read again unchanged");
 }
 
-/// Reads BTF: every type, its components, and lookups in it.
+/// Reads BTF or an image of it: every type, its components, and lookups in it.
 pub fn btf(bytes: &[u8]) {
-    let Ok(btf) = Btf::parse(bytes) else { return };
+    let Ok(btf) = Btf::open_image(bytes.to_vec()).or_else(|_| Btf::parse(bytes)) else { return };
     let _ = (btf.find_struct("Seen"), btf.find_enum("xdp_action"), btf.find_function("p").is_ok());
+    let _ = btf.find_enumerator("XDP_PASS");
     for id in (0..=btf.len()).map(TypeId) {
         let _ = (btf.size_of(id).is_ok(), btf.resolve(id).is_ok(), btf.field(id, "number").is_ok());
         match btf.get(id) {
@@ -249,7 +250,10 @@ fn types() -> Vec<Vec<u8>> {
         let file = ::object::File::parse(&*elf).expect("an ELF file");
         file.section_by_name(".BTF").expect("types").data().expect("in the file").to_vec()
     };
-    elves().into_iter().map(section).collect()
+    let read: Vec<_> = elves().into_iter().map(section).collect();
+    let image = |types: &Vec<u8>| Btf::parse(types.as_slice()).and_then(|types| types.to_image());
+    let images: Vec<_> = read.iter().map(image).collect::<Result<_, _>>().expect("they are sound and small");
+    [read, images].concat()
 }
 
 /// Reads a record of a run.

@@ -1,9 +1,7 @@
 //! Enumerators of the kernel's enums by name.
 
-use std::collections::HashMap;
-
 use super::KernelTypes;
-use crate::object::btf::{Btf, Signedness, Type, TypeId};
+use crate::object::btf::{NamedEnumerator, Signedness, Type};
 
 /// An enumerator of an enum of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,16 +16,13 @@ pub struct KernelEnumerator {
     pub signed: bool,
 }
 
-/// The first enum that has each name, and whether another one gives it another value.
-pub(super) type Enumerators = HashMap<String, (TypeId, bool)>;
-
 impl KernelTypes {
     /// Returns the enumerator of a name; none without BTF, and if several enums give it different values.
     #[must_use]
     pub fn enumerator(&self, name: &str) -> Option<KernelEnumerator> {
         let btf = self.btf()?;
-        let &(id, differs) = self.enumerators.get_or_init(|| index(btf)).get(name)?;
-        let Ok(Type::Enum { name: owner, bytes, sign, mut values }) = btf.get(id) else { return None };
+        let NamedEnumerator { owner, differs } = btf.find_enumerator(name)?;
+        let Ok(Type::Enum { name: owner, bytes, sign, mut values }) = btf.get(owner) else { return None };
         let found = values.find_map(|one| one.ok().filter(|one| one.name == name))?;
         (!differs).then(|| KernelEnumerator {
             owner: owner.to_owned(),
@@ -42,16 +37,4 @@ impl KernelTypes {
     pub fn has_enum_of(&self, name: &str) -> bool {
         self.btf().is_some_and(|btf| btf.find_named_enum(name).is_some()) || self.enumerator(name).is_some()
     }
-}
-
-fn index(btf: &Btf) -> Enumerators {
-    let mut found: HashMap<String, (TypeId, i64, bool)> = HashMap::new();
-    for id in (1..btf.len()).map(TypeId) {
-        let Ok(Type::Enum { values, .. }) = btf.get(id) else { continue };
-        for one in values.filter_map(Result::ok) {
-            let entry = found.entry(one.name.to_owned()).or_insert((id, one.value, false));
-            entry.2 |= entry.1 != one.value;
-        }
-    }
-    found.into_iter().map(|(name, (id, _, differs))| (name, (id, differs))).collect()
 }

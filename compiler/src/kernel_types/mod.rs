@@ -44,7 +44,6 @@ pub struct KernelTypes {
     events: Lazy<String>,
     /// Functions with the tag `bpf_kfunc`.
     kfuncs: OnceLock<HashSet<TypeId>>,
-    enumerators: OnceLock<enumerators::Enumerators>,
     /// Whether the author chose this kernel; else it is the running one.
     chosen: bool,
 }
@@ -70,9 +69,15 @@ impl KernelTypes {
     /// Unreadable bytes count as no BTF; [`KernelTypes::no_btf`] returns the reason.
     #[must_use]
     pub fn fetched(fetch: impl FnOnce() -> Option<Vec<u8>> + Send + 'static) -> KernelTypes {
+        KernelTypes::opened(move || fetch().map(Btf::parse))
+    }
+
+    /// As [`fetched`](Self::fetched), from what opens the BTF, or an image of it.
+    #[must_use]
+    pub fn opened(open: impl FnOnce() -> Option<Result<Btf, BtfReadError>> + Send + 'static) -> KernelTypes {
         let refused = Arc::new(OnceLock::new());
         let reason = refused.clone();
-        let btf = lazy(move || match Btf::parse(fetch()?) {
+        let btf = lazy(move || match open()? {
             Ok(btf) => Some(btf),
             Err(error) => {
                 reason.get_or_init(|| error);
@@ -90,7 +95,6 @@ impl KernelTypes {
             refused: Arc::default(),
             events: lazy(|| None),
             kfuncs: OnceLock::new(),
-            enumerators: OnceLock::new(),
             chosen: false,
         }
     }

@@ -345,4 +345,12 @@ fn the_running_kernels_types_are_found() {
     let Ok(Type::Enum { values, .. }) = btf.get(map_types) else { panic!("it is an enum") };
     let hash = values.flatten().find(|value| value.name == "BPF_MAP_TYPE_HASH").expect("stable");
     assert_eq!(hash.value, 1);
+
+    let image = Btf::open_image(btf.to_image().expect("32 bits count it")).expect("it was just made");
+    assert!(image.to_image() == btf.to_image(), "its tables are the same");
+    for (id, name) in btf.named(BtfKind::Struct) {
+        assert_eq!(image.find_struct(name), btf.find_struct(name), "{}", id.0);
+    }
+    let found = btf.find_enumerator("BPF_MAP_TYPE_HASH").expect("stable");
+    assert_eq!((image.find_enumerator("BPF_MAP_TYPE_HASH"), found.owner), (Some(found), map_types));
 }

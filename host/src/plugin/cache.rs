@@ -31,8 +31,8 @@ const TAG_BYTES: usize = 32;
 /// A folder of compiled code that is safe to use.
 #[derive(Debug)]
 pub struct Cache {
-    path: PathBuf,
-    folder: OwnedFd,
+    pub(super) path: PathBuf,
+    pub(super) folder: OwnedFd,
     key: [u8; KEY_BYTES],
 }
 
@@ -114,9 +114,7 @@ impl Cache {
     /// [`CacheError::Unsafe`] if the folder is a link, or is accessible for others than the effective user;
     /// [`CacheError::Privileged`]; [`CacheError::Io`].
     pub fn open(path: &Path) -> Result<Cache, CacheError> {
-        if more_rights_than_the_user() {
-            return Err(CacheError::Privileged);
-        }
+        refuse_more_rights()?;
         let failed = |tried| move |source: io::Error| CacheError::Io { path: path.into(), tried, source };
         make_folder(path).map_err(failed("make the folder"))?;
         let folder = open_folder(path)?;
@@ -169,7 +167,7 @@ impl Cache {
 
     /// Removes the oldest entries until `bytes` bytes fit. Entries that cannot be removed stay: the cache is
     /// then too large, which is its only consequence.
-    fn make_room(&self, bytes: u64) {
+    pub(super) fn make_room(&self, bytes: u64) {
         let Ok(listed) = std::fs::read_dir(&self.path) else { return };
         let mut entries: Vec<_> = listed
             .flatten()
@@ -204,7 +202,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-fn open_folder(path: &Path) -> Result<OwnedFd, CacheError> {
+pub(super) fn open_folder(path: &Path) -> Result<OwnedFd, CacheError> {
     let refused = |what: String| CacheError::Unsafe { path: path.into(), what };
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     let folder = fcntl::open(path, flags, Mode::empty())
@@ -221,29 +219,35 @@ fn open_folder(path: &Path) -> Result<OwnedFd, CacheError> {
     Ok(folder)
 }
 
-/// Reads a file of the folder, if it is a regular file that only this user can read and write.
+/// Reads a file of the folder, as [`open_file`] opens it.
 fn read_file(folder: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
+    let (mut file, len) = open_file(folder, name)?;
+    let mut bytes = Vec::with_capacity(len as usize);
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file of the folder, if it is a regular file that only this user can read and write. Returns its length, too.
+pub(super) fn open_file(folder: &OwnedFd, name: &str) -> io::Result<(File, u64)> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let mut file = File::from(fcntl::openat(folder, name, flags, Mode::empty())?);
+    let file = File::from(fcntl::openat(folder, name, flags, Mode::empty())?);
     let found = file.metadata()?;
     let own = found.is_file() && found.uid() == unistd::geteuid().as_raw() && found.mode() & 0o7777 == 0o600;
     if !own || found.len() > MAX_CACHE_BYTES {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let mut bytes = Vec::with_capacity(found.len() as usize);
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok((file, found.len()))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Replace {
+pub(super) enum Replace {
     Yes,
     No,
 }
 
 /// Writes a file under a temporary name first, so that no reader sees a part. `Replace::No` keeps an existing
 /// file.
-fn write_file(folder: &OwnedFd, name: &str, parts: &[&[u8]], replace: Replace) -> io::Result<()> {
+pub(super) fn write_file(folder: &OwnedFd, name: &str, parts: &[&[u8]], replace: Replace) -> io::Result<()> {
     let part = format!(".{name}.{}-{:?}.part", std::process::id(), std::thread::current().id());
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     // A killed process with the same process id may have left this file.
@@ -283,6 +287,14 @@ fn make_key(folder: &OwnedFd) -> io::Result<[u8; KEY_BYTES]> {
     }
 }
 
+/// Refuses the cache to a process with more rights than its user.
+///
+/// # Errors
+/// [`CacheError::Privileged`].
+pub(super) fn refuse_more_rights() -> Result<(), CacheError> {
+    if more_rights_than_the_user() { Err(CacheError::Privileged) } else { Ok(()) }
+}
+
 /// Whether the process holds capabilities although its user is not root: file capabilities or ambient ones.
 /// Other processes of that user do not have them, and must not gain them through code in the cache.
 fn more_rights_than_the_user() -> bool {
@@ -296,7 +308,7 @@ fn more_rights_than_the_user() -> bool {
     !effective.is_root() && !none
 }
 
-struct Hex<'a>(&'a [u8]);
+pub(super) struct Hex<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,12 +11,14 @@ mod file;
 mod instance;
 mod instances;
 mod limits;
+mod mapped;
 mod memory;
 mod outcome;
 mod signature;
 mod stop;
 mod sys;
 mod thread;
+mod types_image;
 
 pub(crate) use cache::TrustedCode;
 pub use cache::{Cache, CacheError};

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ks_host::Host;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin, Plugin};
+use ks_tests::command;
 use ks_tests::plugins::component;
 
 /// A temporary folder, removed when dropped.
@@ -116,6 +117,58 @@ fn code_that_was_written_with_another_key_is_not_taken() {
     fs::write(cache.join("key"), "no key").expect("writable");
     assert_eq!(run(&cache, &returning(7)), stored());
     assert_eq!(run(&cache, &returning(7)), cached());
+}
+
+/// Runs a script that names a type of the kernel, with the types of this cache. Returns whether it runs, and what is said.
+fn run_with_types(cache: &Path) -> (bool, String) {
+    let script = "
+        @perf_event
+        fn of_task(ctx: *bpf_perf_event_data) -> i32 {
+            var task = bpf_get_current_task_btf() as *task_struct
+            return task->prio
+        }
+        fn main() -> i32 { print(\"ran\") return 0 }";
+    let output =
+        command("ks-host").arg("--cache").arg(cache).args(["-e", script]).output().expect("ks-host starts");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn the_kernels_types_are_kept_and_used() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    let image = || {
+        let is_image = |path: &PathBuf| path.to_string_lossy().contains("/types-");
+        entries(&cache).into_iter().find(is_image)
+    };
+    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+    let image = image().expect("it is kept");
+    let whole = fs::read(&image).expect("readable");
+    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+
+    // A type that has another name there is not found: the types are those of the image.
+    let name = b"\0task_struct\0";
+    let at = whole.windows(name.len()).position(|bytes| bytes == name).expect("each kernel has it");
+    let mut renamed = whole.clone();
+    renamed[at + 1] = b'T';
+    fs::write(&image, &renamed).expect("writable");
+    let (runs, said) = run_with_types(&cache);
+    assert!(!runs && said.contains("task_struct"), "{said}");
+
+    // An image that is cut off, or that others can write, is made again.
+    fs::write(&image, &whole[..whole.len() / 2]).expect("writable");
+    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+    assert!(fs::read(&image).expect("readable") == whole, "another image");
+    fs::write(&image, &renamed).expect("writable");
+    fs::set_permissions(&image, Permissions::from_mode(0o666)).expect("ours");
+    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+
+    // That of an earlier boot is removed.
+    let earlier = cache.join("types-of-an-earlier-boot");
+    fs::rename(&image, &earlier).expect("ours");
+    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+    assert!(image.exists() && !earlier.exists());
 }
 
 #[test]

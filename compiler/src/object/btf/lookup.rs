@@ -1,6 +1,7 @@
 //! Lookup by name, sizes, and members through anonymous structs. Every traversal of types is bounded: hostile
 //! types may contain themselves.
 
+use super::names::{EnumeratorIndex, NameIndex, NamedEnumerator};
 use super::read::{Btf, BtfReadError, Members, Type};
 use super::{BtfKind, FuncLinkage, TypeId};
 
@@ -54,89 +55,6 @@ pub struct BtfFunction<'a> {
     pub params: Vec<(&'a str, TypeId)>,
 }
 
-/// Index from names to types: a chained hash table, built at the first search.
-#[derive(Debug)]
-pub(super) struct NameIndex {
-    /// First type of each bucket's chain; 0 if the bucket is empty.
-    heads: Vec<u32>,
-    /// For each type, the next one in its bucket.
-    chain: Vec<u32>,
-}
-
-impl NameIndex {
-    fn build(btf: &Btf) -> Self {
-        let count = btf.len();
-        // About one bucket per name: half of a kernel's types have one.
-        let buckets = (count as usize / 2).next_power_of_two();
-        let mut index = NameIndex { heads: vec![0; buckets], chain: vec![0; count as usize + 1] };
-        // From the last to the first, so that a search finds the first type of a name first.
-        for (id, name) in btf.name_offsets_from_last().filter(|&(_, name)| name != 0) {
-            let Some(name) = btf.string_bytes(name) else { continue };
-            let bucket = index.bucket(name);
-            if let (Some(head), Some(next)) =
-                (index.heads.get_mut(bucket), index.chain.get_mut(id.0 as usize))
-            {
-                *next = std::mem::replace(head, id.0);
-            }
-        }
-        index
-    }
-
-    /// Returns the bucket of the name that ends at the first NUL or at the end of the bytes.
-    fn bucket(&self, name: &[u8]) -> usize {
-        let mask = self.heads.len() - 1;
-        usize::try_from(hash(name) >> 32).unwrap_or(0) & mask
-    }
-
-    fn candidates(&self, name: &str) -> impl Iterator<Item = TypeId> + '_ {
-        let mut next = self.heads.get(self.bucket(name.as_bytes())).copied().unwrap_or(0);
-        std::iter::from_fn(move || {
-            let id = std::num::NonZero::new(next)?;
-            next = self.chain.get(id.get() as usize).copied().unwrap_or(0);
-            Some(TypeId(id.get()))
-        })
-    }
-}
-
-/// Hashes the name that ends at the first NUL or at the end of the bytes. Only the first 64 bytes count,
-/// since in a hostile table every type could point to one long name.
-///
-/// It hashes eight bytes at a time: a kernel has 100,000 names.
-fn hash(name: &[u8]) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
-    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
-    /// 2^64 divided by the golden ratio: odd, without a pattern (Knuth, The Art of Computer Programming,
-    /// 6.4).
-    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = 0u64;
-    let mut rest = name;
-    for _ in 0..8 {
-        let word = u64::from_le_bytes(match rest.split_first_chunk() {
-            Some((word, tail)) => {
-                rest = tail;
-                *word
-            }
-            None => last_word(std::mem::take(&mut rest)),
-        });
-        // The lowest set bit is the highest bit of the first NUL; a borrow may have set bits above it.
-        let nul = word.wrapping_sub(ONES) & !word & HIGHS;
-        // Mask of the bits below it; all bits if there is no NUL.
-        let of_name = (nul & nul.wrapping_neg()).wrapping_sub(1);
-        hash = (hash.rotate_left(29) ^ word & of_name).wrapping_mul(MULTIPLIER);
-        if nul != 0 {
-            break;
-        }
-    }
-    hash
-}
-
-/// Pads fewer than eight bytes with NULs.
-fn last_word(bytes: &[u8]) -> [u8; 8] {
-    let mut word = [0; 8];
-    word.iter_mut().zip(bytes).for_each(|(byte_slot, &byte)| *byte_slot = byte);
-    word
-}
-
 impl Btf {
     /// Returns the first type of this name and kind.
     #[must_use]
@@ -147,7 +65,7 @@ impl Btf {
     /// Returns every type of this name and kind: static functions of several files may share one.
     pub fn find_all(&self, name: &str, kind: BtfKind) -> impl Iterator<Item = TypeId> {
         let index = self.names.get_or_init(|| NameIndex::build(self));
-        index.candidates(name).filter(move |&id| {
+        index.candidates(self.bytes(), name).filter(move |&id| {
             let found = self.name_of(id, kind).and_then(|offset| self.string_bytes(offset));
             let rest = found.and_then(|found| found.strip_prefix(name.as_bytes()));
             rest.is_some_and(|rest| rest.first() == Some(&0))
@@ -196,12 +114,14 @@ impl Btf {
     /// Returns the enum of this name; else the first one that has an enumerator of this name.
     #[must_use]
     pub fn find_enum_of(&self, name: &str) -> Option<TypeId> {
-        self.find_named_enum(name).or_else(|| {
-            (1..=self.len()).map(TypeId).find(|id| match self.get(*id) {
-                Ok(Type::Enum { mut values, .. }) => values.any(|one| one.is_ok_and(|one| one.name == name)),
-                _ => false,
-            })
-        })
+        self.find_named_enum(name).or_else(|| self.find_enumerator(name).map(|found| found.owner))
+    }
+
+    /// Returns the first enumerator of this name.
+    #[must_use]
+    pub fn find_enumerator(&self, name: &str) -> Option<NamedEnumerator> {
+        let index = self.enumerators.get_or_init(|| EnumeratorIndex::build(self));
+        index.find(self, name)
     }
 
     /// Returns the first function of this name, with its signature; `None` if there is none.

@@ -5,6 +5,8 @@
 //! lines, functions, \
 //! CO-RE relocations  --> ext::write -> .BTF.ext  (per section and instruction offset; strings live in .BTF)
 //! /sys/kernel/btf/vmlinux -> Btf::parse -> structs, members, functions, enumerators
+//!                                 |  ^-- Btf::open_image <- file
+//!                                 '----- Btf::to_image ----^
 //! ```
 //!
 //! In: descriptions that are independent of scripts. Out: the same bytes for the same calls. The reader
@@ -15,15 +17,20 @@
 
 mod build;
 pub(crate) mod ext;
+mod image;
 mod kind;
 mod lookup;
+mod names;
 mod read;
 mod split;
+mod table;
 
 pub use build::{BtfBuilder, BtfError, DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness};
 pub use ext::{CoreRelo, CoreReloKind, Line};
+pub use image::IMAGE_VERSION;
 pub use kind::{BtfKind, FuncLinkage, VarLinkage};
 pub use lookup::{BtfFunction, Field, LookupError};
+pub use names::NamedEnumerator;
 pub use read::{Btf, BtfReadError, DatasecEntries, Enumerators, Members, Params, Type};
 pub use split::SplitBtf;
 

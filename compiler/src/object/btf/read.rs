@@ -1,14 +1,16 @@
 //! BTF reader: bytes in, typed records out. One pass at the start finds the records; all else is decoded on
 //! demand.
 
-use std::ops::Range;
+use std::fmt;
+use std::ops::{Deref, Range};
 use std::sync::OnceLock;
 
 use super::kind::{
     BtfKind, FuncLinkage, HEADER_BYTES, KIND_FLAG, LAYOUT_BYTES, LAYOUT_HEADER_BYTES, MAGIC, TYPE_BYTES,
     VERSION, VarLinkage,
 };
-use super::lookup::NameIndex;
+use super::names::{EnumeratorIndex, NameIndex};
+use super::table::Table;
 use super::{DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness, TypeId};
 
 /// Maximum name length in bytes: the kernel's own names are below 512 (include/linux/kallsyms.h,
@@ -211,13 +213,41 @@ pub enum Type<'a> {
 /// ```
 #[derive(Debug)]
 pub struct Btf {
-    bytes: Vec<u8>,
+    /// The BTF; of an image, its tables follow.
+    bytes: Bytes,
+    /// Length of the BTF.
+    btf_len: usize,
     types: Range<usize>,
     strings: Range<usize>,
     layouts: Layouts,
     /// Start of each type's record in `types`; that of type 1 is first.
-    records: Vec<u32>,
+    pub(super) records: Table,
     pub(super) names: OnceLock<NameIndex>,
+    pub(super) enumerators: OnceLock<EnumeratorIndex>,
+}
+
+/// Bytes in memory, or of a mapped file.
+pub(super) struct Bytes(Box<dyn AsRef<[u8]> + Send + Sync>);
+
+impl Bytes {
+    pub(super) fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Bytes {
+        Bytes(Box::new(bytes))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
 }
 
 impl Btf {
@@ -237,8 +267,34 @@ impl Btf {
     fn read(bytes: Vec<u8>, is_split: bool) -> Result<Btf, BtfReadError> {
         let Sections { types, strings, layouts } = sections(&bytes, is_split)?;
         let layouts = Layouts::read(bytes.get(layouts).unwrap_or_default())?;
-        let records = find_records(bytes.get(types.clone()).unwrap_or_default(), &layouts)?;
-        Ok(Btf { bytes, types, strings, layouts, records, names: OnceLock::new() })
+        let records = Table::Own(find_records(bytes.get(types.clone()).unwrap_or_default(), &layouts)?);
+        let (btf_len, bytes) = (bytes.len(), Bytes::new(bytes));
+        let (names, enumerators) = (OnceLock::new(), OnceLock::new());
+        Ok(Btf { bytes, btf_len, types, strings, layouts, records, names, enumerators })
+    }
+
+    /// Parses the header of the BTF at the begin of an image, whose tables are these.
+    pub(super) fn with_tables(
+        bytes: Bytes,
+        btf_len: usize,
+        records: Table,
+        names: OnceLock<NameIndex>,
+        enumerators: OnceLock<EnumeratorIndex>,
+    ) -> Result<Btf, BtfReadError> {
+        let btf = bytes.get(..btf_len).ok_or(BtfReadError::Header("too short"))?;
+        let Sections { types, strings, layouts } = sections(btf, false)?;
+        let layouts = Layouts::read(btf.get(layouts).unwrap_or_default())?;
+        Ok(Btf { bytes, btf_len, types, strings, layouts, records, names, enumerators })
+    }
+
+    /// Returns the bytes that the tables of an image lie in.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the BTF without the tables of an image.
+    pub(super) fn btf_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.btf_len).unwrap_or_default()
     }
 
     /// Returns the number of types, without `void`; ids go from 1 to this number.
@@ -250,7 +306,7 @@ impl Btf {
     /// Returns whether there is no type except `void`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.records.len() == 0
     }
 
     /// Returns the type with this id.
@@ -276,10 +332,11 @@ impl Btf {
     /// Returns the names' offsets, from the last type to the first; 0 for types without a name.
     pub(super) fn name_offsets_from_last(&self) -> impl Iterator<Item = (TypeId, u32)> {
         let types = self.bytes.get(self.types.clone()).unwrap_or_default();
-        let ids = (1..=self.len()).map(TypeId).rev();
-        let starts = self.records.iter().rev();
-        ids.zip(starts).map(|(id, &start)| {
-            (id, types.get(start as usize..).and_then(|record| word(record, 0)).unwrap_or(0))
+        let bytes = self.bytes();
+        (1..=self.len()).rev().map(|id| {
+            let start = self.records.get(bytes, id as usize - 1);
+            let record = start.and_then(|start| types.get(start as usize..));
+            (TypeId(id), record.and_then(|record| word(record, 0)).unwrap_or(0))
         })
     }
 
@@ -306,7 +363,8 @@ impl Btf {
 
     fn record_bytes(&self, id: TypeId) -> Option<&[u8]> {
         let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
-        self.bytes.get(self.types.clone())?.get(*self.records.get(index)? as usize..)
+        let bytes = self.bytes();
+        bytes.get(self.types.clone())?.get(self.records.get(bytes, index)? as usize..)
     }
 
     fn decode<'a>(&'a self, id: TypeId, record: &Record<'a>) -> Result<Type<'a>, BtfReadError> {
@@ -443,17 +501,28 @@ impl<'a> Iterator for Members<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Enumerators<'a>(List<'a>);
 
+impl Enumerators<'_> {
+    /// Returns the offset of each name instead of the name.
+    pub(super) fn with_name_offsets(mut self) -> impl Iterator<Item = (u32, i64)> {
+        std::iter::from_fn(move || self.next_words())
+    }
+
+    /// Returns the offset of the next name, and the value.
+    fn next_words(&mut self) -> Option<(u32, i64)> {
+        if self.0.wide {
+            let [name, low, high] = self.0.next()?;
+            return Some((name, (u64::from(high) << 32 | u64::from(low)).cast_signed()));
+        }
+        let [name, value] = self.0.next()?;
+        Some((name, if self.0.flag { i64::from(value.cast_signed()) } else { i64::from(value) }))
+    }
+}
+
 impl<'a> Iterator for Enumerators<'a> {
     type Item = Result<Enumerator<'a>, BtfReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (name, value) = if self.0.wide {
-            let [name, low, high] = self.0.next()?;
-            (name, (u64::from(high) << 32 | u64::from(low)).cast_signed())
-        } else {
-            let [name, value] = self.0.next()?;
-            (name, if self.0.flag { i64::from(value.cast_signed()) } else { i64::from(value) })
-        };
+        let (name, value) = self.next_words()?;
         Some(self.0.btf.string(name).map(|name| Enumerator { name, value }))
     }
 }
@@ -599,7 +668,7 @@ fn kind_number(info: u32) -> u32 {
 }
 
 /// Returns the 32-bit word at an index.
-fn word(bytes: &[u8], index: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], index: usize) -> Option<u32> {
     let start = index.checked_mul(4)?;
     let word = bytes.get(start..)?.first_chunk()?;
     Some(u32::from_le_bytes(*word))

@@ -12,7 +12,7 @@ use ks_host::Host;
 use ks_host::apart::{self, Apart, ApartError, Bounds};
 use ks_host::bpf::Needs;
 use ks_host::confine::ReaderFiles;
-use ks_host::plugin::{MAX_PLUGIN_BYTES, Plugin, compiler};
+use ks_host::plugin::{Cache, MAX_PLUGIN_BYTES, Plugin, compiler};
 use ks_host::worker::WorkerProgram;
 use ks_wit::command_output::shown;
 use ks_wit::manifest::StructOps;
@@ -53,6 +53,26 @@ impl Isolation {
     /// Returns what starts the processes, and starts the first; none for threads.
     pub(crate) fn workers(self) -> Option<WorkerProgram> {
         (self == Isolation::Process).then(workers_ahead)
+    }
+}
+
+/// How a script is compiled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Compiling<'a> {
+    pub(crate) isolation: Isolation,
+    /// Where the kernel's types are kept.
+    pub(crate) cache: Option<&'a Cache>,
+}
+
+impl Compiling<'_> {
+    /// Returns how this host compiles scripts.
+    pub(crate) fn by(host: &Host) -> Compiling<'_> {
+        Compiling { isolation: Isolation::of(host), cache: host.cache() }
+    }
+
+    /// Compiles without a cache.
+    pub(crate) fn uncached(isolation: Isolation) -> Compiling<'static> {
+        Compiling { isolation, cache: None }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missing, oldest};
 use ks_wit::command_output::{with_causes, write_json, write_lines, write_stderr};
 
-use crate::apart::Isolation;
+use crate::apart::{Compiling, Isolation};
 use crate::output::{self, printable};
 use crate::{EntryPoint, apart, read_bytes};
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 
 /// Asks the kernel and shows its answers. Loads no program of the plugin, and leaves nothing in the kernel.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let bytes = match read_bytes(&args.plugin, EntryPoint::Main, Isolation::Process) {
+    let bytes = match read_bytes(&args.plugin, EntryPoint::Main, Compiling::uncached(Isolation::Process)) {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };

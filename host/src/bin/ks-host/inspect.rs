@@ -12,7 +12,7 @@ use ks_wit::manifest::{Event, Manifest};
 use needed::needed;
 use serde::Serialize;
 
-use crate::apart::Isolation;
+use crate::apart::{Compiling, Isolation};
 use crate::output::{self, printable};
 use crate::{EntryPoint, NOT_A_PLUGIN, apart, read_bytes, sign};
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 /// Shows the plugin and returns the exit code.
 pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
-    let input = match read_bytes(&args.plugin, EntryPoint::Main, Isolation::Process) {
+    let input = match read_bytes(&args.plugin, EntryPoint::Main, Compiling::uncached(Isolation::Process)) {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };

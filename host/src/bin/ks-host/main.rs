@@ -38,7 +38,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
 use ks_wit::command_output::{shown, with_causes, written};
 
-use crate::apart::Isolation;
+use crate::apart::Compiling;
 use crate::prepare::Source;
 
 /// Exit code of a host failure; also of a plugin that trapped.
@@ -275,13 +275,13 @@ fn raise_descriptor_limit() {
 }
 
 /// Reads a plugin, or compiles a script to one; reports on standard error why a file is neither.
-fn read_plugin(source: &Source, isolation: Isolation) -> Result<Plugin, u8> {
+fn read_plugin(source: &Source, compiling: Compiling<'_>) -> Result<Plugin, u8> {
     match &source.script {
         Some(text) => {
-            let bytes = compiled(&source.path, text, isolation)?;
+            let bytes = compiled(&source.path, text, compiling)?;
             Plugin::from_bytes(bytes).map_err(|error| not_a_plugin(&source.path, &error))
         }
-        None => read(&source.path, EntryPoint::Main, isolation),
+        None => read(&source.path, EntryPoint::Main, compiling),
     }
 }
 
@@ -295,27 +295,27 @@ enum EntryPoint {
 }
 
 /// Like [`read_plugin`], with the functions to compile if the file is a script.
-fn read(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Plugin, u8> {
-    Plugin::from_bytes(read_bytes(path, entry, isolation)?).map_err(|error| not_a_plugin(path, &error))
+fn read(path: &Path, entry: EntryPoint, compiling: Compiling<'_>) -> Result<Plugin, u8> {
+    Plugin::from_bytes(read_bytes(path, entry, compiling)?).map_err(|error| not_a_plugin(path, &error))
 }
 
 /// Returns the bytes of a plugin file, or of a compiled script, without parsing them.
-fn read_bytes(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Vec<u8>, u8> {
+fn read_bytes(path: &Path, entry: EntryPoint, compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
     if path.extension() == Some(OsStr::new("ks")) {
-        return read_script(path, entry, isolation);
+        return read_script(path, entry, compiling);
     }
     ks_host::plugin::read_file(path).map_err(|error| not_a_plugin(path, &error))
 }
 
 #[cfg(feature = "script")]
-fn read_script(path: &Path, entry: EntryPoint, isolation: Isolation) -> Result<Vec<u8>, u8> {
-    script::compile(path, entry, isolation).map_err(not_compiled)
+fn read_script(path: &Path, entry: EntryPoint, compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
+    script::compile(path, entry, compiling).map_err(not_compiled)
 }
 
 /// Returns the bytes of the plugin that a script without a file is compiled to.
 #[cfg(feature = "script")]
-fn compiled(name: &Path, text: &[u8], isolation: Isolation) -> Result<Vec<u8>, u8> {
-    script::compile_text(name, text, isolation).map_err(not_compiled)
+fn compiled(name: &Path, text: &[u8], compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
+    script::compile_text(name, text, compiling).map_err(not_compiled)
 }
 
 /// Reports why a script is not compiled, and returns the exit code.
@@ -327,12 +327,12 @@ fn not_compiled(error: anyhow::Error) -> u8 {
 }
 
 #[cfg(not(feature = "script"))]
-fn compiled(name: &Path, _: &[u8], isolation: Isolation) -> Result<Vec<u8>, u8> {
-    read_script(name, EntryPoint::Main, isolation)
+fn compiled(name: &Path, _: &[u8], compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
+    read_script(name, EntryPoint::Main, compiling)
 }
 
 #[cfg(not(feature = "script"))]
-fn read_script(path: &Path, _: EntryPoint, _: Isolation) -> Result<Vec<u8>, u8> {
+fn read_script(path: &Path, _: EntryPoint, _: Compiling<'_>) -> Result<Vec<u8>, u8> {
     let script = shown(path);
     output::report(
         "ks-host",

@@ -8,7 +8,7 @@ use ks_host::{Host, PreparedPlugin};
 use ks_wit::command_output::shown;
 use sha2::{Digest, Sha256};
 
-use crate::apart::Isolation;
+use crate::apart::Compiling;
 use crate::{not_a_plugin, progress, read_plugin};
 
 /// A plugin that can run, and the digest of its file.
@@ -90,7 +90,7 @@ fn in_parallel(host: &Host, sources: &[Source]) -> Result<Vec<Prepared>, Reporte
 }
 
 fn read_and_prepare(host: &Host, source: &Source) -> Result<Prepared, Reported> {
-    let plugin = read_plugin(source, Isolation::of(host)).map_err(|code| Reported { code })?;
+    let plugin = read_plugin(source, Compiling::by(host)).map_err(|code| Reported { code })?;
     let digest = Sha256::digest(plugin.bytes()).into();
     prepare(host, &source.path, &plugin, digest)
 }
@@ -100,7 +100,7 @@ pub(crate) fn changed(host: &Host, source: &Source, digest: [u8; 32]) -> Result<
     if source.script.is_some() {
         return Ok(None);
     }
-    let plugin = read_plugin(source, Isolation::of(host)).map_err(|code| Reported { code })?;
+    let plugin = read_plugin(source, Compiling::by(host)).map_err(|code| Reported { code })?;
     let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();
     if now == digest { Ok(None) } else { prepare(host, &source.path, &plugin, now).map(Some) }
 }

@@ -13,7 +13,7 @@ use ks_wit::command_output::{shown, write_json_line, write_lines, write_stderr};
 use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
-use crate::apart::Isolation;
+use crate::apart::{Compiling, Isolation};
 use crate::output::printable;
 use crate::{EntryPoint, apart, cache, not_a_plugin, policy, progress, read, run};
 
@@ -73,7 +73,7 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
         }
     }
     let policy = policy::of(args.policy.as_deref(), testing, &args.allow, &args.limit)?;
-    let plugin = match read(&args.plugin, EntryPoint::Tests, Isolation::Thread) {
+    let plugin = match read(&args.plugin, EntryPoint::Tests, Compiling::uncached(Isolation::Thread)) {
         Ok(plugin) => plugin,
         Err(code) => return Ok(code),
     };

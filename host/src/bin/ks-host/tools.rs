@@ -11,7 +11,7 @@ use ks_wit::command_output::{json_text, shown, write_lines};
 use ks_wit::program_kind::PROGRAM_KINDS;
 use serde::Serialize;
 
-use crate::apart::Isolation;
+use crate::apart::{Compiling, Isolation};
 use crate::output;
 use crate::prepare::Source;
 use crate::{HOST_FAILURE, compiled, inspect, run};
@@ -104,7 +104,7 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<u8> {
     let text = match tools.first() {
         Some(tool) if args.policy => {
             let name = Path::new(tool.name);
-            return match compiled(name, tool.text.as_bytes(), Isolation::Process) {
+            return match compiled(name, tool.text.as_bytes(), Compiling::uncached(Isolation::Process)) {
                 Ok(plugin) => inspect::write_policy(name, plugin),
                 Err(code) => Ok(code),
             };

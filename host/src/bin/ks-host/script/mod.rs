@@ -6,19 +6,22 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail, ensure};
 use ks_compiler::diag::render::{self, Style};
 use ks_compiler::diag::{Diagnostic, Severity};
 use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::object::btf::Btf;
 use ks_compiler::pipeline::{self, Options, Target};
 use ks_compiler::source::{Disk, Files, MAX_FILE_BYTES};
+use ks_host::plugin::Cache;
 use ks_wit::command_output::shown;
 use ks_wit::section::Arch;
 
 use serde::{Deserialize, Serialize};
 
-use crate::apart::Isolation;
+use crate::apart::{Compiling, Isolation};
 use crate::{EntryPoint, output};
 
 /// File of the running kernel's BTF types.
@@ -50,6 +53,8 @@ struct Request {
 struct Compiled {
     messages: Vec<Message>,
     outcome: CompileOutcome,
+    /// Whether it took the kernel's types, and no cache had them.
+    has_read_types: bool,
 }
 
 /// An error or warning of the script, as text.
@@ -74,18 +79,18 @@ const UNNAMED_PROJECT: &str = "script";
 
 /// Compiles a script to the bytes of a plugin: in a process without rights if plugins run in processes. Errors and
 /// warnings of the script are shown on standard error.
-pub(crate) fn compile(script: &Path, entry: EntryPoint, isolation: Isolation) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn compile(script: &Path, entry: EntryPoint, compiling: Compiling<'_>) -> anyhow::Result<Vec<u8>> {
     let text = ks_wit::files::read(script, MAX_FILE_BYTES as u64)
         .with_context(|| format!("cannot read {}", shown(script)))?;
     let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     ensure!(!project.is_empty(), "{} has no name that is text", shown(script));
     let folder = script.parent().unwrap_or(Path::new("")).to_owned();
-    compile_in(&request(script, project, entry), &text, Disk { folder }, isolation)
+    compile_in(&request(script, project, entry), &text, Disk { folder }, compiling)
 }
 
 /// As [`compile`], for a script that has no file; the files that it names lie in the current folder.
-pub(crate) fn compile_text(name: &Path, text: &[u8], isolation: Isolation) -> anyhow::Result<Vec<u8>> {
-    compile_in(&request(name, UNNAMED_PROJECT, EntryPoint::Main), text, Disk::default(), isolation)
+pub(crate) fn compile_text(name: &Path, text: &[u8], compiling: Compiling<'_>) -> anyhow::Result<Vec<u8>> {
+    compile_in(&request(name, UNNAMED_PROJECT, EntryPoint::Main), text, Disk::default(), compiling)
 }
 
 fn request(name: &Path, project: &str, entry: EntryPoint) -> Request {
@@ -97,13 +102,24 @@ fn request(name: &Path, project: &str, entry: EntryPoint) -> Request {
     }
 }
 
-fn compile_in(request: &Request, text: &[u8], files: Disk, isolation: Isolation) -> anyhow::Result<Vec<u8>> {
+fn compile_in(
+    request: &Request,
+    text: &[u8],
+    files: Disk,
+    Compiling { isolation, cache }: Compiling<'_>,
+) -> anyhow::Result<Vec<u8>> {
     let script = Path::new(&request.name);
+    let folder = cache.map(Cache::path);
     let (compiled, plugin) = match isolation {
-        Isolation::Thread => built(request, text, Arc::new(files), KernelFiles::open()),
-        Isolation::Process => process::compiled(request, text, &files)
+        Isolation::Thread => built(request, text, Arc::new(files), KernelFiles::open(folder)),
+        Isolation::Process => process::compiled(request, text, &files, folder)
             .with_context(|| format!("{} is not compiled", shown(script)))?,
     };
+    if compiled.has_read_types
+        && let Some(Err(error)) = cache.map(Cache::keep_types)
+    {
+        tracing::debug!(target: "ks_host", "{error}");
+    }
     show(&compiled.messages);
     match compiled.outcome {
         CompileOutcome::Plugin => Ok(plugin),
@@ -115,6 +131,7 @@ fn compile_in(request: &Request, text: &[u8], files: Disk, isolation: Isolation)
 
 /// Compiles a script. Returns the result, and the plugin's bytes.
 fn built(request: &Request, text: &[u8], files: Arc<dyn Files>, kernel: KernelFiles) -> (Compiled, Vec<u8>) {
+    let has_read_types = kernel.has_read_types.clone();
     let options = Options {
         files,
         kernel: Arc::new(kernel.types()),
@@ -125,7 +142,7 @@ fn built(request: &Request, text: &[u8], files: Arc<dyn Files>, kernel: KernelFi
         Ok(parsed) => parsed.check(),
         Err(error) => {
             let outcome = CompileOutcome::Unreadable(error.to_string());
-            return (Compiled { messages: Vec::new(), outcome }, Vec::new());
+            return (Compiled { messages: Vec::new(), outcome, has_read_types: false }, Vec::new());
         }
     };
     let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
@@ -140,32 +157,45 @@ fn built(request: &Request, text: &[u8], files: Arc<dyn Files>, kernel: KernelFi
         Err(_) if checked.diagnostics.has_defect() => (CompileOutcome::Defect, Vec::new()),
         Err(_) => (CompileOutcome::Errors, Vec::new()),
     };
-    (Compiled { messages, outcome }, plugin)
+    let has_read_types = has_read_types.load(Ordering::Relaxed);
+    (Compiled { messages, outcome, has_read_types }, plugin)
 }
 
 /// The running kernel's types and events, as files that are read when the script needs them.
 struct KernelFiles {
+    /// The types in the cache.
+    image: Option<Btf>,
     types: Option<File>,
     events: Vec<File>,
+    /// Whether the types were read that are not in the cache.
+    has_read_types: Arc<AtomicBool>,
 }
 
 impl KernelFiles {
-    fn open() -> KernelFiles {
+    /// Opens the files; `cache` is the folder of the cache.
+    fn open(cache: Option<&Path>) -> KernelFiles {
         let events = EVENT_LISTS.iter().filter_map(|path| File::open(path).ok()).collect();
-        KernelFiles { types: File::open(OWN_BTF).ok(), events }
+        let image = cache.and_then(Cache::types_in);
+        let types = if image.is_some() { None } else { File::open(OWN_BTF).ok() };
+        KernelFiles { image, types, events, has_read_types: Arc::default() }
     }
 
     fn types(self) -> KernelTypes {
-        let KernelFiles { types, events } = self;
+        let KernelFiles { image, types, events, has_read_types } = self;
         let types = move || {
+            if let Some(image) = image {
+                return Some(Ok(image));
+            }
             let mut bytes = Vec::new();
-            types?.read_to_end(&mut bytes).ok().map(|_| bytes)
+            types?.read_to_end(&mut bytes).ok()?;
+            has_read_types.store(true, Ordering::Relaxed);
+            Some(Btf::parse(bytes))
         };
         let events = move || {
             let mut lists = events.into_iter().filter_map(|file| io::read_to_string(file).ok());
             lists.find(|list| !list.is_empty())
         };
-        KernelTypes::fetched(types).with_events(events)
+        KernelTypes::opened(types).with_events(events)
     }
 }
 

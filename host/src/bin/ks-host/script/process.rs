@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,18 +48,28 @@ enum Answer {
     Needs(BTreeSet<String>),
 }
 
-/// Compiles a script whose files lie in this folder. Returns the result, and the plugin's bytes.
+/// Compiles a script whose files lie in this folder, with the kernel's types of the cache in that one. Returns the
+/// result, and the plugin's bytes.
 ///
 /// # Errors
 /// Of the process; for a script of too many files.
-pub(super) fn compiled(request: &Request, text: &[u8], folder: &Disk) -> anyhow::Result<(Compiled, Vec<u8>)> {
+pub(super) fn compiled(
+    request: &Request,
+    text: &[u8],
+    folder: &Disk,
+    cache: Option<&Path>,
+) -> anyhow::Result<(Compiled, Vec<u8>)> {
+    let mut process = Apart::new(PathBuf::from(SELF));
+    if let Some(cache) = cache {
+        process = process.with_argument(std::path::absolute(cache)?);
+    }
     let mut files: BTreeMap<String, Option<Vec<u8>>> = BTreeMap::new();
     loop {
         let sizes = files.iter().map(|(path, file)| (path.clone(), file.as_ref().map(Vec::len))).collect();
         let input = Input { request: request.clone(), text: text.len(), files: sizes };
         let rest = [text].into_iter().chain(files.values().flatten().map(Vec::as_slice));
         let input = framed(&input, rest)?;
-        let answer = Apart::new(PathBuf::from(SELF)).ask(COMPILE, input, COMPILING)?;
+        let answer = process.ask(COMPILE, input, COMPILING)?;
         let (answer, plugin): (Answer, _) = unframed(&answer).context("its answer is not understood")?;
         let needs = match answer {
             Answer::Compiled(compiled) => return Ok((compiled, plugin.to_vec())),
@@ -82,7 +92,8 @@ pub(super) fn compiled(request: &Request, text: &[u8], folder: &Disk) -> anyhow:
 /// # Errors
 /// As [`apart::serve`].
 pub(crate) fn serve(arguments: &[OsString]) -> io::Result<()> {
-    let kernel = KernelFiles::open();
+    // After the two arguments that are those of every such process.
+    let kernel = KernelFiles::open(arguments.get(2).map(Path::new));
     let most = MOST_BYTES + (MAX_FILE_BYTES as u64) + (1 << 20);
     apart::serve(arguments, most, ReaderFiles::Nothing, |input| {
         compile(&input, kernel).map_err(|error| error.to_string())
