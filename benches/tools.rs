@@ -1,10 +1,12 @@
-//! Time from the start of each tool of `ks-host` to its first output, compiling included: with the cache that an earlier
-//! start has filled, and without a cache, beside the start of bpftrace.
+//! Time from the start of each tool of `ks-host` to its first output, beside the start of bpftrace: `again`, with the cache
+//! that an earlier start of it has filled; `compiled`, as a script with a new text each time, where the cache has the
+//! kernel's types; and `cold`, without a cache.
 //!
 //! A tool starts its command once its programs are attached, so the command's line is the first output of all of them.
 //! Tools that do not run on this kernel are reported. The figure is the median of several starts. Needs root.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -32,18 +34,12 @@ fn main() -> Result<()> {
     let listed = Command::new(&host).args(["tools", "--json"]).output().context("cannot start ks-host")?;
     let tools: Vec<Tool> = serde_json::from_slice(&listed.stdout).context("the list of tools is JSON")?;
     println!("machine: {}\n", Machine::here());
-    println!("{:<40} {:>12} {:>12}", "start to first output", "warm", "cold");
-    let cache: Vec<OsString> = vec!["--cache".into(), folder.path().join("cache").into()];
+    println!("{:<40} {:>12} {:>12} {:>12}", "start to first output", "again", "compiled", "cold");
+    let cache = folder.path().join("cache");
     let mut records = Vec::new();
     let mut warm_starts = Vec::new();
     for Tool { name } in tools.iter().step_by(every) {
-        let start = |options: &[OsString]| {
-            let mut words: Vec<OsString> = vec![host.clone().into(), "tool".into(), name.into()];
-            words.extend_from_slice(options);
-            words.extend(["--exec", "echo", "attached"].map(OsString::from));
-            median(name, &words, starts)
-        };
-        let (warm, cold) = match start(&cache).and_then(|warm| Ok((warm, start(&["--no-cache".into()])?))) {
+        let times = match Times::measure(&host, &cache, name, starts) {
             Ok(times) => times,
             Err(error) => {
                 let reason = error.to_string();
@@ -51,14 +47,16 @@ fn main() -> Result<()> {
                 continue;
             }
         };
-        println!("{name:<40} {warm:>9.2} ms {cold:>9.2} ms");
-        records.push(Record::new(format!("tool/{name}/warm"), warm, "ms"));
-        records.push(Record::new(format!("tool/{name}/cold"), cold, "ms"));
-        warm_starts.push(warm);
+        let Times { again, compiled, cold } = times;
+        println!("{name:<40} {again:>9.2} ms {compiled:>9.2} ms {cold:>9.2} ms");
+        for (how, time) in [("again", again), ("compiled", compiled), ("cold", cold)] {
+            records.push(Record::new(format!("tool/{name}/{how}"), time, "ms"));
+        }
+        warm_starts.push(compiled);
     }
     ensure!(!warm_starts.is_empty(), "no tool has run");
     let bpftrace = ["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"].map(OsString::from);
-    match median("bpftrace", &bpftrace, starts) {
+    match median("bpftrace", starts, |_| bpftrace.to_vec()) {
         Ok(time) => {
             println!("{:<40} {time:>9.2} ms", "bpftrace");
             records.push(Record::new("tool/slowest-of-95/bpftrace", time, "ms"));
@@ -67,19 +65,48 @@ fn main() -> Result<()> {
     }
     warm_starts.sort_by(f64::total_cmp);
     let within = warm_starts.iter().filter(|time| **time <= PROMISED).count();
-    println!("\n{within} of {} warm starts take at most {PROMISED} ms", warm_starts.len());
+    println!("\n{within} of {} tools are compiled and attached in {PROMISED} ms", warm_starts.len());
     if let Some(slowest) = warm_starts.get((warm_starts.len() * 95).div_ceil(100) - 1) {
-        records.push(Record::new("tool/slowest-of-95/warm", *slowest, "ms"));
+        records.push(Record::new("tool/slowest-of-95/compiled", *slowest, "ms"));
         records.push(Record::new("tool/slowest-of-95/promised", PROMISED, "ms"));
     }
     record::leave("tools", &records)
 }
 
+/// Times of a tool, in milliseconds.
+struct Times {
+    again: f64,
+    compiled: f64,
+    cold: f64,
+}
+
+impl Times {
+    fn measure(host: &Path, cache: &Path, name: &str, starts: usize) -> Result<Times> {
+        let listed = Command::new(host).args(["tools", name, "--source"]).output()?;
+        let source = String::from_utf8(listed.stdout)?;
+        let words = |first: &[&str], options: &[&OsStr]| {
+            let mut words = vec![host.as_os_str().to_owned()];
+            words.extend(first.iter().map(OsString::from));
+            words.extend(options.iter().map(OsString::from));
+            words.extend(["--exec", "echo", "attached"].map(OsString::from));
+            words
+        };
+        let (cached, uncached) = ([OsStr::new("--cache"), cache.as_os_str()], [OsStr::new("--no-cache")]);
+        Ok(Times {
+            again: median(name, starts, |_| words(&["tool", name], &cached))?,
+            compiled: median(name, starts, |start| {
+                words(&["-e", &format!("{source}\n// {start}\n")], &cached)
+            })?,
+            cold: median(name, starts, |_| words(&["tool", name], &uncached))?,
+        })
+    }
+}
+
 /// Returns the median of this many starts, in milliseconds. An earlier start fills caches.
-fn median(name: &str, words: &[OsString], starts: usize) -> Result<f64> {
+fn median(name: &str, starts: usize, words: impl Fn(usize) -> Vec<OsString>) -> Result<f64> {
     let mut times = Vec::new();
     for start in 0..=starts {
-        let time = until_attached(name, words)?.context("it is not installed")?;
+        let time = until_attached(name, &words(start))?.context("it is not installed")?;
         if start > 0 {
             times.push(time.as_secs_f64() * 1e3);
         }

@@ -1,7 +1,7 @@
 //! Cache of compiled code on disk, so that a plugin is compiled once.
 //!
-//! In: the bytes of a plugin and the code that the engine compiled from them. Out: that code again, byte for
-//! byte, or nothing. Loading code is equivalent to running it, so no code is loaded that somebody else could
+//! In: the bytes of a plugin and the code that the engine compiled from them, or a script and the plugin that it was compiled
+//! to. Out: that code or plugin again, byte for byte, or nothing. Loading code is equivalent to running it, so no code is loaded that somebody else could
 //! have written. The folder belongs to the effective user with mode 0700 and is not reached through a link.
 //! Each entry carries an authentication code made with a key that is kept in the folder. A process with more
 //! rights than its user has no cache at all. The compilation itself is elsewhere.
@@ -78,6 +78,11 @@ impl EntryName {
     pub(super) fn new(plugin: &[u8], compatibility: u64) -> EntryName {
         EntryName(format!("{}-{compatibility:016x}", Hex(&Sha256::digest(plugin))))
     }
+
+    /// Returns the name for what a script with this digest is compiled to.
+    fn of_script(digest: &[u8; 32]) -> EntryName {
+        EntryName(format!("script-{}", Hex(digest)))
+    }
 }
 
 /// Code that is trusted: this user's host wrote it into its cache, or a process of this program has just
@@ -138,6 +143,19 @@ impl Cache {
         Some(TrustedCode(entry))
     }
 
+    /// Returns what a script was compiled to. The digest is that of all that decides it.
+    pub fn script(&self, digest: &[u8; 32]) -> Option<Vec<u8>> {
+        self.load(&EntryName::of_script(digest)).map(|TrustedCode(bytes)| bytes)
+    }
+
+    /// Keeps what a script was compiled to.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`].
+    pub fn keep_script(&self, digest: &[u8; 32], compiled: &[u8]) -> Result<(), CacheError> {
+        self.store(&EntryName::of_script(digest), compiled)
+    }
+
     /// Writes the code of this name atomically: a reader sees all of it or nothing. Removes the oldest
     /// entries if the cache would become too large; code that alone exceeds the limit is not stored.
     ///
@@ -159,7 +177,8 @@ impl Cache {
 
     fn mac(&self, name: &EntryName, code: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes a key of any length");
-        // All names have one length, so no name and code denote the same bytes as another pair.
+        // With the length, no name and code denote the same bytes as another pair.
+        mac.update(&(name.0.len() as u64).to_le_bytes());
         mac.update(name.0.as_bytes());
         mac.update(code);
         mac

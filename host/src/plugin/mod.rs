@@ -33,3 +33,4 @@ pub use signature::{PublicKey, Signature, SignatureError, Signer, hex, key_pair,
 pub use stop::{StopHandle, StopReason};
 pub use thread::{GRACE, Interrupt, THREAD_PREFIX, Watch, supervise};
 pub(crate) use thread::{STACK_BYTES, thread_name};
+pub use types_image::running_kernel;

@@ -64,12 +64,18 @@ impl Cache {
 
 /// Returns the name of the image for the running kernel and this boot.
 fn name() -> io::Result<String> {
-    let mut digest = Sha256::new();
-    digest.update(IMAGE_VERSION.to_le_bytes());
-    digest.update(fs::metadata(TYPES)?.len().to_le_bytes());
-    digest.update(fs::read(BOOT_ID)?);
-    digest.update(fs::read(NOTES)?);
+    let digest = Sha256::new().chain_update(IMAGE_VERSION.to_le_bytes()).chain_update(running_kernel()?);
     Ok(format!("{PREFIX}{}", Hex(&digest.finalize())))
+}
+
+/// Returns a digest of what tells the running kernel from others, and this boot from others.
+///
+/// # Errors
+/// If sysfs or procfs cannot be read, or the kernel has no types.
+pub fn running_kernel() -> io::Result<[u8; 32]> {
+    let types = fs::metadata(TYPES)?.len().to_le_bytes();
+    let digest = Sha256::new().chain_update(types).chain_update(fs::read(BOOT_ID)?);
+    Ok(digest.chain_update(fs::read(NOTES)?).finalize().into())
 }
 
 fn image() -> io::Result<Vec<u8>> {

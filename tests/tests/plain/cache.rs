@@ -119,56 +119,91 @@ fn code_that_was_written_with_another_key_is_not_taken() {
     assert_eq!(run(&cache, &returning(7)), cached());
 }
 
-/// Runs a script that names a type of the kernel, with the types of this cache. Returns whether it runs, and what is said.
-fn run_with_types(cache: &Path) -> (bool, String) {
+/// Runs a script that names a type of the kernel and prints a word, with this cache. Returns whether it runs, and what is
+/// said.
+fn run_with_types(cache: &Path, word: &str) -> (bool, String) {
     let script = "
         @perf_event
         fn of_task(ctx: *bpf_perf_event_data) -> i32 {
             var task = bpf_get_current_task_btf() as *task_struct
             return task->prio
         }
-        fn main() -> i32 { print(\"ran\") return 0 }";
+        fn main() -> i32 { print(\"WORD\") return 0 }"
+        .replace("WORD", word);
     let output =
-        command("ks-host").arg("--cache").arg(cache).args(["-e", script]).output().expect("ks-host starts");
+        command("ks-host").arg("--cache").arg(cache).args(["-e", &script]).output().expect("ks-host starts");
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// Returns the entry whose name begins so.
+fn entry_of(cache: &Path, prefix: &str) -> PathBuf {
+    let begins =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    entries(cache).into_iter().find(begins).expect("it is kept")
+}
+
+/// Gives a type of the image another name.
+fn renamed(image: &[u8]) -> Vec<u8> {
+    let name = b"\0task_struct\0";
+    let at = image.windows(name.len()).position(|bytes| bytes == name).expect("each kernel has it");
+    let mut renamed = image.to_vec();
+    renamed[at + 1] = b'T';
+    renamed
 }
 
 #[test]
 fn the_kernels_types_are_kept_and_used() {
     let folder = Folder::new();
     let cache = folder.cache();
-    let image = || {
-        let is_image = |path: &PathBuf| path.to_string_lossy().contains("/types-");
-        entries(&cache).into_iter().find(is_image)
-    };
-    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
-    let image = image().expect("it is kept");
+    let runs = |word: &str| assert_eq!(run_with_types(&cache, word), (true, format!("{word}\n")));
+    runs("first");
+    let image = entry_of(&cache, "types-");
     let whole = fs::read(&image).expect("readable");
-    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+    runs("second");
 
-    // A type that has another name there is not found: the types are those of the image.
-    let name = b"\0task_struct\0";
-    let at = whole.windows(name.len()).position(|bytes| bytes == name).expect("each kernel has it");
-    let mut renamed = whole.clone();
-    renamed[at + 1] = b'T';
-    fs::write(&image, &renamed).expect("writable");
-    let (runs, said) = run_with_types(&cache);
-    assert!(!runs && said.contains("task_struct"), "{said}");
+    // The types are those of the image.
+    fs::write(&image, renamed(&whole)).expect("writable");
+    let (succeeds, said) = run_with_types(&cache, "third");
+    assert!(!succeeds && said.contains("task_struct"), "{said}");
 
     // An image that is cut off, or that others can write, is made again.
     fs::write(&image, &whole[..whole.len() / 2]).expect("writable");
-    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+    runs("fourth");
     assert!(fs::read(&image).expect("readable") == whole, "another image");
-    fs::write(&image, &renamed).expect("writable");
+    fs::write(&image, renamed(&whole)).expect("writable");
     fs::set_permissions(&image, Permissions::from_mode(0o666)).expect("ours");
-    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+    runs("fifth");
 
     // That of an earlier boot is removed.
     let earlier = cache.join("types-of-an-earlier-boot");
     fs::rename(&image, &earlier).expect("ours");
-    assert_eq!(run_with_types(&cache), (true, "ran\n".into()));
+    runs("sixth");
     assert!(image.exists() && !earlier.exists());
+}
+
+#[test]
+fn a_script_is_compiled_once() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    let runs = |word: &str| assert_eq!(run_with_types(&cache, word), (true, format!("{word}\n")));
+    runs("first");
+    // It would not be compiled with these types.
+    let image = entry_of(&cache, "types-");
+    let whole = fs::read(&image).expect("readable");
+    fs::write(&image, renamed(&whole)).expect("writable");
+    runs("first");
+    assert!(!run_with_types(&cache, "second").0, "another text");
+
+    let kept = entry_of(&cache, "script-");
+    let mut changed = fs::read(&kept).expect("readable");
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    fs::write(&kept, changed).expect("writable");
+    assert!(!run_with_types(&cache, "first").0, "a changed entry is not taken");
+    fs::write(&image, whole).expect("writable");
+    runs("first");
+    runs("first");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `ks-host SCRIPT.ks`: compiles a script to a plugin in memory, for this machine and its running kernel.
 
+mod kept;
 pub(crate) mod process;
 
 use std::fs::File;
@@ -112,8 +113,10 @@ fn compile_in(
     let folder = cache.map(Cache::path);
     let (compiled, plugin) = match isolation {
         Isolation::Thread => built(request, text, Arc::new(files), KernelFiles::open(folder)),
-        Isolation::Process => process::compiled(request, text, &files, folder)
-            .with_context(|| format!("{} is not compiled", shown(script)))?,
+        Isolation::Process => kept::or_compiled(request, text, cache, || {
+            process::compiled(request, text, &files, folder)
+                .with_context(|| format!("{} is not compiled", shown(script)))
+        })?,
     };
     if compiled.has_read_types
         && let Some(Err(error)) = cache.map(Cache::keep_types)

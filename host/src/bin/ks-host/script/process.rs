@@ -17,6 +17,7 @@ use ks_host::confine::ReaderFiles;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::kept::Fresh;
 use super::{Compiled, KernelFiles, Request, built};
 use crate::apart::SELF;
 
@@ -48,8 +49,7 @@ enum Answer {
     Needs(BTreeSet<String>),
 }
 
-/// Compiles a script whose files lie in this folder, with the kernel's types of the cache in that one. Returns the
-/// result, and the plugin's bytes.
+/// Compiles a script whose files lie in this folder, with the kernel's types of the cache in that one.
 ///
 /// # Errors
 /// Of the process; for a script of too many files.
@@ -58,7 +58,7 @@ pub(super) fn compiled(
     text: &[u8],
     folder: &Disk,
     cache: Option<&Path>,
-) -> anyhow::Result<(Compiled, Vec<u8>)> {
+) -> anyhow::Result<Fresh> {
     let mut process = Apart::new(PathBuf::from(SELF));
     if let Some(cache) = cache {
         process = process.with_argument(std::path::absolute(cache)?);
@@ -72,7 +72,9 @@ pub(super) fn compiled(
         let answer = process.ask(COMPILE, input, COMPILING)?;
         let (answer, plugin): (Answer, _) = unframed(&answer).context("its answer is not understood")?;
         let needs = match answer {
-            Answer::Compiled(compiled) => return Ok((compiled, plugin.to_vec())),
+            Answer::Compiled(compiled) => {
+                return Ok(Fresh { compiled, plugin: plugin.to_vec(), names_files: !files.is_empty() });
+            }
             Answer::Needs(needs) => needs,
         };
         let before = files.len();
@@ -140,7 +142,10 @@ impl Files for PassedFiles {
     }
 }
 
-fn framed<'a>(header: &impl Serialize, rest: impl IntoIterator<Item = &'a [u8]>) -> anyhow::Result<Vec<u8>> {
+pub(super) fn framed<'a>(
+    header: &impl Serialize,
+    rest: impl IntoIterator<Item = &'a [u8]>,
+) -> anyhow::Result<Vec<u8>> {
     let header = serde_json::to_vec(header)?;
     let mut all = u32::try_from(header.len())?.to_le_bytes().to_vec();
     all.extend(header);
@@ -148,7 +153,7 @@ fn framed<'a>(header: &impl Serialize, rest: impl IntoIterator<Item = &'a [u8]>)
     Ok(all)
 }
 
-fn unframed<T: DeserializeOwned>(all: &[u8]) -> anyhow::Result<(T, &[u8])> {
+pub(super) fn unframed<T: DeserializeOwned>(all: &[u8]) -> anyhow::Result<(T, &[u8])> {
     let (len, rest) = all.split_first_chunk().context("it is empty")?;
     let (header, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize).context("it ends early")?;
     Ok((serde_json::from_slice(header)?, rest))
