@@ -52,7 +52,7 @@ fn main() -> Result<()> {
         for (how, time) in [("again", again), ("compiled", compiled), ("cold", cold)] {
             records.push(Record::new(format!("tool/{name}/{how}"), time, "ms"));
         }
-        warm_starts.push(compiled);
+        warm_starts.push(again);
     }
     ensure!(!warm_starts.is_empty(), "no tool has run");
     let bpftrace = ["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"].map(OsString::from);
@@ -65,9 +65,9 @@ fn main() -> Result<()> {
     }
     warm_starts.sort_by(f64::total_cmp);
     let within = warm_starts.iter().filter(|time| **time <= PROMISED).count();
-    println!("\n{within} of {} tools are compiled and attached in {PROMISED} ms", warm_starts.len());
+    println!("\n{within} of {} tools, started again, are attached in {PROMISED} ms", warm_starts.len());
     if let Some(slowest) = warm_starts.get((warm_starts.len() * 95).div_ceil(100) - 1) {
-        records.push(Record::new("tool/slowest-of-95/compiled", *slowest, "ms"));
+        records.push(Record::new("tool/slowest-of-95/again", *slowest, "ms"));
         records.push(Record::new("tool/slowest-of-95/promised", PROMISED, "ms"));
     }
     record::leave("tools", &records)

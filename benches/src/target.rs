@@ -100,8 +100,8 @@ pub const TARGETS: [Target; 20] = [
         0.05,
     ),
     target(
-        "script of 95 of 100 tools to first output / 15 ms",
-        ["tools", "tool/slowest-of-95", "compiled", "promised"],
+        "tool of 95 of 100, started again, to first output / 15 ms",
+        ["tools", "tool/slowest-of-95", "again", "promised"],
         1.0,
     ),
     target("script to plugin in process / clang", ["kernel_half", "compile/", "in-process", "clang"], 0.02),
