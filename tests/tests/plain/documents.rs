@@ -55,6 +55,7 @@ fn pages() -> Vec<(String, String)> {
         "docs/rust",
         "docs/system-calls",
         "docs/tools",
+        "docs/tutorial",
         "SECURITY",
     ];
     let page = |name: &str| {
