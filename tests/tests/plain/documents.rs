@@ -56,6 +56,8 @@ fn pages() -> Vec<(String, String)> {
         "docs/system-calls",
         "docs/tools",
         "docs/tutorial",
+        "docs/from-bpftrace",
+        "docs/from-bcc",
         "SECURITY",
     ];
     let page = |name: &str| {
