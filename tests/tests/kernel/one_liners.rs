@@ -1,5 +1,6 @@
-//! Scripts of the command line, which have no `main`: the one-liners of bpftrace's tutorial, as far as this
-//! kernel has their attach points. Each count is compared with what the observed command does.
+//! Scripts of the command line, which have no `main`. Each count is compared with what the observed command does.
+
+mod tutorial;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,60 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ks_tests::net::{LEFT, Wire};
-use ks_tests::{Folder, Outcome, command, compile, finish, is_within, kernel_objects};
+use ks_tests::{Folder, Outcome, command, finish, is_within, kernel_objects};
 
-/// A one-liner of the tutorial (bpftrace 0.17, docs/tutorial_one_liners.md), and its equal.
-struct OneLiner {
-    theirs: &'static str,
-    ours: &'static str,
-}
-
-/// The equals may be this much longer.
-const MOST_TENTHS: usize = 13;
-
-const HELLO: OneLiner =
-    OneLiner { theirs: r#"BEGIN { printf("hello world\n"); }"#, ours: r#"@begin { print("hello world") }"# };
-const OPENS: OneLiner = OneLiner {
-    theirs: r#"tracepoint:syscalls:sys_enter_openat { printf("%s %s\n", comm, str(args->filename)); }"#,
-    ours: r#"@syscall_enter("openat") { print("%s %s", comm(), filename) }"#,
-};
-const CALLS: OneLiner = OneLiner {
-    theirs: "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }",
-    ours: r#"@tracepoint("raw_syscalls/sys_enter") { n[comm()] += 1 }"#,
-};
-
-const READ_BYTES: OneLiner = OneLiner {
-    theirs: "tracepoint:syscalls:sys_exit_read /pid == 18644/ { @bytes = hist(args->ret); }",
-    ours: r#"@syscall_exit("read") { if (pid() == 18644) { bytes.add(ret) } }"#,
-};
-const RETURNED: OneLiner = OneLiner {
-    theirs: "kretprobe:vfs_read { @bytes = lhist(retval, 0, 2000, 200); }",
-    ours: r#"var bytes: linear_hist(0, 200, 10) @retprobe("vfs_read") { bytes.add(ret) }"#,
-};
-const READ_TIMES: OneLiner = OneLiner {
-    theirs: "kprobe:vfs_read { @start[tid] = nsecs; } kretprobe:vfs_read /@start[tid]/ { @ns[comm] = hist(nsecs - \
-             @start[tid]); delete(@start[tid]); }",
-    ours: r#"@probe("vfs_read") { start[tid()] = time_ns() } @retprobe("vfs_read") { if (var s = start[tid()]) { ns[comm()].add(time_ns() - s); delete start[tid()] } }"#,
-};
-const BLOCK_SIZES: OneLiner = OneLiner {
-    theirs: "tracepoint:block:block_rq_issue { @ = hist(args->bytes); }",
-    ours: r#"@tracepoint("block/block_rq_issue") { bytes.add(ctx->bytes) }"#,
-};
-
-const ALL: [OneLiner; 7] = [HELLO, OPENS, CALLS, READ_BYTES, RETURNED, READ_TIMES, BLOCK_SIZES];
-
-#[test]
-fn equals_of_the_tutorial_are_short_scripts() {
-    for OneLiner { theirs, ours } in ALL {
-        compile("equal", ours);
-        assert!(
-            ours.len() * 10 <= theirs.len() * MOST_TENTHS,
-            "{} for {}:\n{ours}",
-            ours.len(),
-            theirs.len()
-        );
-    }
-}
+const HELLO: &str = r#"@begin { print("hello world") }"#;
 
 /// Runs a script of the command line around a command.
 fn observed(script: &str, exec: &[&str]) -> Outcome {
@@ -102,7 +52,7 @@ impl Dd {
 
 #[test]
 fn hello_world_needs_no_program() {
-    let outcome = finish(command("ks-host").args(["-e", HELLO.ours]));
+    let outcome = finish(command("ks-host").args(["-e", HELLO]));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "hello world\n"), "{outcome:#?}");
 }
 
@@ -111,15 +61,17 @@ fn root_files_that_a_command_opens_are_printed() {
     let folder = Folder::new();
     let file = folder.write("opened", "text");
     let path = file.to_str().expect("plain names");
-    let outcome = observed(OPENS.ours, &["cat", path]);
+    let outcome =
+        observed(r#"@syscall_enter("openat") { print("%s %s", comm(), filename) }"#, &["cat", path]);
     assert!(outcome.stdout.contains(&format!("cat {path}\n")), "{outcome:#?}");
 }
 
 #[test]
 fn root_system_calls_are_counted_by_command() {
+    let script = r#"@tracepoint("raw_syscalls/sys_enter") { n[comm()] += 1 }"#;
     let dd = Dd::new();
-    let few = dd.observed(CALLS.ours, 100);
-    let outcome = dd.observed(CALLS.ours, 600);
+    let few = dd.observed(script, 100);
+    let outcome = dd.observed(script, 600);
     // What starts and ends the process is the same in both, and as long as the environment makes it.
     let calls = |outcome: &Outcome| outcome.numbers(&dd.name)[0];
     assert_eq!(calls(&outcome) - calls(&few), 2 * 500, "{few:#?}\n{outcome:#?}");
@@ -352,7 +304,7 @@ fn errors_show_the_script() {
     let checked = finish(command("ks").args(["check", "-e", "@syscall_enter(\"openat\") { n[comm(] += 1 }"]));
     assert_eq!(checked.code, 1, "{checked:#?}");
     assert!(checked.stderr.contains(" --> -e:1:"), "{checked:#?}");
-    assert_eq!(finish(command("ks").args(["check", "-e", HELLO.ours])).code, 0);
+    assert_eq!(finish(command("ks").args(["check", "-e", HELLO])).code, 0);
 }
 
 #[test]
@@ -360,7 +312,7 @@ fn a_script_comes_from_standard_input() {
     use std::io::Write as _;
     let mut host = command("ks-host");
     let mut host = host.arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-    host.stdin.take().expect("piped").write_all(HELLO.ours.as_bytes()).expect("it is read");
+    host.stdin.take().expect("piped").write_all(HELLO.as_bytes()).expect("it is read");
     let output = host.wait_with_output().expect("it is ours");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"hello world\n"[..]));
 }

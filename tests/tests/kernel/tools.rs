@@ -1,7 +1,7 @@
 //! The tools inside `ks-host`, each beside a workload that is known: what a tool prints is compared with what the
 //! workload did, with bpftrace, or with procfs. These tests need root.
 
-mod beside_bpftrace;
+pub(crate) mod beside_bpftrace;
 mod block;
 mod files;
 mod losses;
@@ -35,7 +35,7 @@ fn around(name: &str, options: &[&str], exec: &[&str]) -> Outcome {
 }
 
 /// A tool that is attached, until it is ended: what it observes is a command that waits for a file.
-struct RunningTool {
+pub(crate) struct RunningTool {
     child: Child,
     folder: Folder,
 }
@@ -43,11 +43,16 @@ struct RunningTool {
 impl RunningTool {
     /// Starts a tool, and waits until it is attached.
     fn begin(name: &str, options: &[&str]) -> RunningTool {
+        RunningTool::of(&mut tool(name, options))
+    }
+
+    /// Starts a command line of `ks-host` without `--exec`, and waits until its script is attached.
+    pub(crate) fn of(host: &mut Command) -> RunningTool {
         let folder = Folder::new();
         let (ready, done) = (folder.path("ready"), folder.path("done"));
         let waits =
             format!("echo > {}; while [ ! -e {} ]; do sleep 0.01; done", ready.display(), done.display());
-        let child = tool(name, options)
+        let mut child = host
             .arg("--output")
             .arg(folder.path("output"))
             .args(["--exec", "sh", "-c", &waits])
@@ -55,12 +60,18 @@ impl RunningTool {
             .stderr(Stdio::piped())
             .spawn()
             .expect("ks-host starts");
-        wait_until(LONGEST, "the tool is attached", || ready.exists());
+        wait_until(LONGEST, "the tool is attached", || {
+            if let Some(status) = child.try_wait().expect("it is ours") {
+                let messages = child.stderr.take().map(std::io::read_to_string);
+                panic!("it ended before it was attached: {status}: {messages:?}");
+            }
+            ready.exists()
+        });
         RunningTool { child, folder }
     }
 
     /// Ends the tool, and returns what it has printed.
-    fn end(self) -> Outcome {
+    pub(crate) fn end(self) -> Outcome {
         self.folder.write("done", "");
         let output = self.child.wait_with_output().expect("it is ours");
         let printed = fs::read_to_string(self.folder.path("output")).expect("it was written");

@@ -55,6 +55,9 @@ fn pages() -> Vec<(String, String)> {
         "docs/rust",
         "docs/system-calls",
         "docs/tools",
+        "docs/tutorial",
+        "docs/from-bpftrace",
+        "docs/from-bcc",
         "SECURITY",
     ];
     let page = |name: &str| {

@@ -17,6 +17,7 @@ mod host_faults;
 mod limits;
 mod names;
 mod objects;
+mod other_tools;
 mod plugins;
 mod policy_objects;
 mod policy_rules;

@@ -14,7 +14,7 @@ use super::network::connections;
 use super::{LONGEST, RunningTool, copy_of, histogram, rows};
 
 /// A bpftrace program that is attached, until it is ended.
-struct Bpftrace {
+pub(crate) struct Bpftrace {
     child: Child,
     folder: Folder,
     /// The process, which there is not, to which a signal is sent when the program shall end.
@@ -24,6 +24,11 @@ struct Bpftrace {
 impl Bpftrace {
     /// Starts a program, and waits until it is attached: bpftrace prints what `BEGIN` says when all probes are.
     fn begin(program: &str) -> Bpftrace {
+        Bpftrace::of(program, "text")
+    }
+
+    /// Starts a program whose output has a form: `text` or `json`.
+    pub(crate) fn of(program: &str, form: &str) -> Bpftrace {
         let version = Command::new("bpftrace").arg("--version").output();
         assert!(
             version.is_ok_and(|output| output.status.success()),
@@ -43,7 +48,7 @@ impl Bpftrace {
         );
         let run = format!(
             "[ -e /sys/kernel/tracing/events ] || mount -t tracefs none /sys/kernel/tracing; exec bpftrace -B \
-             line {}",
+             line -f {form} {}",
             program.display()
         );
         let file = |name: &str| File::create(folder.path(name)).expect("the folder is writable");
@@ -60,7 +65,9 @@ impl Bpftrace {
         wait_until(LONGEST, "bpftrace is attached", || {
             let status = started.child.try_wait().expect("it is ours");
             assert_eq!(status, None, "{}", started.read("messages"));
-            started.read("printed").contains("attached\n")
+            let printed = started.read("printed");
+            // As text, and as JSON.
+            ["attached\n", "attached\\n"].iter().any(|said| printed.contains(said))
         });
         started
     }
@@ -80,7 +87,7 @@ impl Bpftrace {
     }
 
     /// Ends the program, and returns what it has printed, its maps last.
-    fn end(mut self) -> Printed {
+    pub(crate) fn end(mut self) -> Printed {
         let missed = self.missed();
         wait_until(LONGEST, "bpftrace ends", || {
             // The kernel may have skipped the last one.
@@ -107,9 +114,9 @@ impl Drop for Bpftrace {
 
 /// What bpftrace printed, and how many hits the kernel had skipped when it was ended.
 #[derive(Debug)]
-struct Printed {
-    text: String,
-    missed: u64,
+pub(crate) struct Printed {
+    pub(crate) text: String,
+    pub(crate) missed: u64,
 }
 
 impl Printed {
@@ -144,14 +151,14 @@ fn both(tool: &str, options: &[&str], program: &str, workload: impl FnOnce()) ->
 }
 
 /// A copy of a program, and how it is run.
-struct Workload {
-    name: String,
-    path: String,
-    folder: Folder,
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) folder: Folder,
 }
 
 impl Workload {
-    fn of(program: &str) -> Workload {
+    pub(crate) fn of(program: &str) -> Workload {
         let folder = Folder::new();
         let (name, path) = copy_of(program, &folder);
         Workload { name, path, folder }
@@ -163,7 +170,7 @@ impl Workload {
     }
 
     /// Runs it to its end, however it ends.
-    fn run(&self, arguments: &[&str]) {
+    pub(crate) fn run(&self, arguments: &[&str]) {
         let mut command = Command::new(&self.path);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().expect("it starts");
