@@ -108,6 +108,8 @@ pub mod form {
     pub const KPROBE: u64 = RAW + 5;
     /// `uprobe_event(text)`: a function of a program.
     pub const UPROBE: u64 = RAW + 6;
+    /// `pmu(text)` of a text that is known at run time, which may not be UTF-8.
+    pub const NAMED: u64 = RAW + 7;
 }
 
 /// Positions of the fields of `perf_read`.

@@ -589,7 +589,7 @@ pub const BUILTINS: &[Builtin] = &[
     both(
         "pmu",
         &["(name: str) -> perf_event"],
-        "An event in the spelling of `perf list`: `pmu(\"msr/tsc/\")`.",
+        "An event in the spelling of `perf list`: `pmu(\"msr/tsc/\")`, or of a text: `pmu(args.event)`.",
         |body, args, span| body.packed_event("pmu", args, span),
     )
     .event()

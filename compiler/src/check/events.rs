@@ -155,6 +155,7 @@ impl Body<'_, '_> {
             ("breakpoint", [address, len, access]) => self.breakpoint(address, len, access, span),
             ("tracepoint", [name]) => self.tracepoint_event(name),
             ("syscall_event", [name]) => self.syscall_event(name),
+            ("pmu", [name]) if literal_text(name).is_none() => self.named_at_run_time(name),
             ("pmu", [name]) => {
                 let text = self.event_text(name)?;
                 (self.well_formed(name, is_pmu_event(&text), "a PMU's event is `name` or `pmu/terms/`"))
@@ -177,6 +178,26 @@ impl Body<'_, '_> {
             }
             _ => None,
         }
+    }
+
+    /// Checks a name that is known when the event is attached, such as an option of the script.
+    fn named_at_run_time(&mut self, name: &ast::Expr) -> Option<EventValue> {
+        let text = self.text_arg(name)?;
+        let ty = self.checker.types.str_type(OPTION_TEXT);
+        if self.checker.types.size(text.ty) > u64::from(OPTION_TEXT) {
+            let longest = OPTION_TEXT - 1;
+            let problem = format!("this text may be longer than the {longest} bytes that name an event");
+            self.report(
+                Diagnostic::error(417, name.span, problem)
+                    .help(format!("declare it as `str({OPTION_TEXT})`, or shorter")),
+            );
+            return None;
+        }
+        let text = match text.ty == ty {
+            true => text,
+            false => Expr { span: text.span, kind: ExprKind::Convert(Box::new(text)), ty },
+        };
+        Some(spec(EventSpec::Named(text)))
     }
 
     fn raw_event(

@@ -203,6 +203,8 @@ pub enum EventSpec {
     },
     /// `pmu("msr/tsc/")`: resolved when it is attached.
     Pmu(String),
+    /// `pmu(text)` of a text known at run time: a string of `OPTION_TEXT` bytes.
+    Named(Expr),
     /// `kprobe_event("fn")`: entry of a kernel function.
     Kprobe(String),
     /// `uprobe_event("path:fn")`: entry of a function of a user program.

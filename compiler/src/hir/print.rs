@@ -375,6 +375,7 @@ impl Printer<'_> {
                 format!("breakpoint({at}, {len}, access {access})")
             }
             EventSpec::Pmu(name) => format!("pmu({name:?})"),
+            EventSpec::Named(name) => format!("pmu({})", self.expr(depth, name)),
             EventSpec::Kprobe(name) => format!("kprobe_event({name:?})"),
             EventSpec::Uprobe(name) => format!("uprobe_event({name:?})"),
         }

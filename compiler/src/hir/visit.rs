@@ -214,7 +214,9 @@ fn event_spec(visitor: &mut dyn Visitor, event: &EventSpec) {
             expr(visitor, ty);
             config.iter().for_each(|one| expr(visitor, one));
         }
-        EventSpec::Breakpoint { at: BreakpointAddress::Address(address), .. } => expr(visitor, address),
+        EventSpec::Breakpoint { at: BreakpointAddress::Address(operand), .. } | EventSpec::Named(operand) => {
+            expr(visitor, operand)
+        }
         EventSpec::Breakpoint { .. }
         | EventSpec::Tracepoint(_)
         | EventSpec::Pmu(_)

@@ -131,7 +131,8 @@ fn expr(visitor: &mut dyn VisitorMut, one: &mut Expr) {
                 expr(visitor, ty);
                 all(visitor, config);
             }
-            EventSpec::Breakpoint { at: BreakpointAddress::Address(address), .. } => expr(visitor, address),
+            EventSpec::Breakpoint { at: BreakpointAddress::Address(operand), .. }
+            | EventSpec::Named(operand) => expr(visitor, operand),
             _ => {}
         },
         ExprKind::Shared(builtin) => operands(visitor, builtin.operands_mut()),

@@ -252,7 +252,7 @@ impl Attaches<'_> {
         let event = self.constants.resolve(event);
         if let ExprKind::Event(spec) = &event.kind {
             return match &**spec {
-                EventSpec::Raw { .. } => (None, None),
+                EventSpec::Raw { .. } | EventSpec::Named(_) => (None, None),
                 EventSpec::Tracepoint(name) => (Some(name.clone()), Some("tracepoint")),
                 EventSpec::Breakpoint { .. } => (None, Some("breakpoint")),
                 // The family of a PMU depends on the machine.

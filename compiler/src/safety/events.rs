@@ -36,7 +36,10 @@ impl Traced {
             EventSpec::Tracepoint(_) => Some(Traced::Tracepoint),
             EventSpec::Kprobe(_) => Some(Traced::Kprobe),
             EventSpec::Uprobe(_) => Some(Traced::Uprobe),
-            EventSpec::Raw { .. } | EventSpec::Breakpoint { .. } | EventSpec::Pmu(_) => None,
+            EventSpec::Raw { .. }
+            | EventSpec::Breakpoint { .. }
+            | EventSpec::Pmu(_)
+            | EventSpec::Named(_) => None,
         }
     }
 

@@ -902,7 +902,8 @@ typedef struct kernelscript_host_args_option_value_t {
 // For `text`.
 #define KERNELSCRIPT_HOST_ARGS_OPTION_VALUE_TEXT 3
 
-// One long option, `--name value` or `--name=value`. `-` and `_` in a name are the same.
+// One long option, `--name value` or `--name=value`. `-` and `_` in a name are the same. `-n value` is the only option
+// whose name begins with this letter, of whatever case.
 typedef struct kernelscript_host_args_option_spec_t {
   // The name without `--`.
   plugin_string_t   name;

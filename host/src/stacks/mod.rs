@@ -10,7 +10,7 @@ mod pprof;
 mod tree;
 
 pub use self::flame::flame_graph;
-pub use self::folded::folded;
+pub use self::folded::{folded, json_lines};
 pub use self::naming::FunctionNames;
 pub use self::pprof::pprof;
 pub use self::tree::tree;
@@ -52,6 +52,9 @@ pub struct CountedStack {
     pub user: StackAddresses,
     /// The map's value, in a unit that the plugin chooses.
     pub weight: u64,
+    /// The other task that the key identifies, such as the one that woke this task, with its stacks. Its weight is
+    /// not used.
+    pub other: Option<Box<CountedStack>>,
 }
 
 /// The task of a stack; fields that the map's key lacks are None.
@@ -128,6 +131,24 @@ pub struct Profile {
     pub samples: Vec<Sample>,
 }
 
+impl CountedStack {
+    /// Returns the stack of the first task, then that of the other one.
+    fn parts(&self) -> impl Iterator<Item = &CountedStack> {
+        std::iter::once(self).chain(self.other.as_deref())
+    }
+}
+
+impl Task {
+    /// Returns the label before the frames: the task's name or its id.
+    fn label(&self) -> Option<String> {
+        match (&self.command, self.process.or(self.thread)) {
+            (Some(command), _) if !command.is_empty() => Some(command.clone()),
+            (_, Some(id)) => Some(format!("task {id}")),
+            _ => None,
+        }
+    }
+}
+
 impl CountedStacks {
     /// Returns the weight of the stacks that reach the kernel's depth limit: their outermost callers may be
     /// missing.
@@ -136,7 +157,10 @@ impl CountedStacks {
             StackAddresses::Known(known) => known.len() >= MAX_DEPTH,
             _ => false,
         };
-        let cut = self.stacks.iter().filter(|stack| is_full(&stack.kernel) || is_full(&stack.user));
+        let cut = self
+            .stacks
+            .iter()
+            .filter(|stack| stack.parts().any(|part| is_full(&part.kernel) || is_full(&part.user)));
         cut.fold(0, |total, stack| total.saturating_add(stack.weight))
     }
 
@@ -162,21 +186,12 @@ impl Profile {
 }
 
 impl Sample {
-    /// Returns the label before the frames: the task's name or its id.
-    fn root(&self) -> Option<String> {
-        match (&self.task.command, self.task.process.or(self.task.thread)) {
-            (Some(command), _) if !command.is_empty() => Some(command.clone()),
-            (_, Some(id)) => Some(format!("task {id}")),
-            _ => None,
-        }
-    }
-
     /// Returns the labels of the root and all frames, for text formats. All are visible, and their length is
     /// limited.
     fn labels(&self) -> Vec<String> {
         let display = |label: String| visible(&label, MAX_TEXT_BYTES).into_owned();
         let frames = self.frames.iter().map(|frame| frame.label());
-        let labels: Vec<String> = self.root().into_iter().chain(frames).map(display).collect();
+        let labels: Vec<String> = self.task.label().into_iter().chain(frames).map(display).collect();
         if labels.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES {
             return labels;
         }

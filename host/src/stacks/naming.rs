@@ -107,7 +107,7 @@ impl FunctionNames {
     /// Looks up the addresses of all these stacks.
     pub(super) fn prepare(&mut self, stacks: &[CountedStack]) {
         let mut wanted: BTreeMap<Option<u32>, BTreeSet<CodeLocation>> = BTreeMap::new();
-        for stack in stacks {
+        for stack in stacks.iter().flat_map(CountedStack::parts) {
             wanted.entry(None).or_default().extend(locations(&stack.kernel));
             if let Some(process) = process(stack) {
                 wanted.entry(Some(process)).or_default().extend(locations(&stack.user));
@@ -124,8 +124,19 @@ impl FunctionNames {
         }
     }
 
-    /// Returns the frames of a stack, the outermost first.
+    /// Returns the frames of a stack, the outermost first. Those of the other task follow, the innermost first: the two
+    /// stacks meet where one task acted on the other.
     pub(super) fn frames(&self, stack: &CountedStack) -> Frames {
+        let mut frames = self.frames_of_task(stack);
+        if let Some(other) = &stack.other {
+            let label = other.task.label().unwrap_or_default();
+            frames.push(Arc::new(StackFrame::note(&format!("[by {label}]"))));
+            frames.extend(self.frames_of_task(other).into_iter().rev());
+        }
+        frames
+    }
+
+    fn frames_of_task(&self, stack: &CountedStack) -> Frames {
         let process = process(stack);
         let mut frames = Vec::new();
         let known_user = process.and_then(|process| self.known.get(&Some(process)));
@@ -337,7 +348,7 @@ mod tests {
     fn frames_of_this_process(user: StackAddresses, kernel: StackAddresses) -> Vec<String> {
         let process = i32::try_from(std::process::id()).ok();
         let task = Task { process, ..Task::default() };
-        let stacks = vec![CountedStack { task, kernel, user, weight: 1 }];
+        let stacks = vec![CountedStack { task, kernel, user, weight: 1, other: None }];
         let profile = CountedStacks { map: "seen".into(), stacks }
             .named(&mut FunctionNames::new(Mappings::default(), Some(NamingProcess::in_a_thread())));
         profile.samples[0].frames.iter().map(|frame| frame.function.to_string()).collect()
@@ -356,6 +367,28 @@ mod tests {
         let start = marker as fn() -> u64 as usize as u64;
         let frames = frames_of_this_process(StackAddresses::Known(vec![1, start]), StackAddresses::None);
         assert!(!frames[0].contains("marker"), "{frames:?}");
+    }
+
+    #[test]
+    fn the_stack_of_another_task_follows_from_the_inside() {
+        let addresses = |all: &[u64]| StackAddresses::Known(all.to_vec());
+        let other = CountedStack {
+            task: Task { command: Some("waker".into()), ..Task::default() },
+            kernel: StackAddresses::None,
+            user: addresses(&[3]),
+            weight: 0,
+            other: None,
+        };
+        let first = CountedStack {
+            user: StackAddresses::Lost,
+            kernel: addresses(&[1]),
+            other: Some(Box::new(other)),
+            ..CountedStack::default()
+        };
+        let profile = CountedStacks { map: "us".into(), stacks: vec![first] }
+            .named(&mut FunctionNames::new(Mappings::default(), Some(NamingProcess::in_a_thread())));
+        let names: Vec<&str> = profile.samples[0].frames.iter().map(|frame| &*frame.function).collect();
+        assert_eq!(names, [LOST, UNKNOWN, "[by waker]", UNKNOWN]);
     }
 
     #[test]

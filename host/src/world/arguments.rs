@@ -83,15 +83,17 @@ fn option<'w>(
     arguments: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>,
     specs: &[OptionSpec],
 ) -> Result<(usize, OptionValue), String> {
-    let Some(option) = argument.strip_prefix("--") else {
-        return Err(format!("`{argument}` is not an option"));
-    };
-    let (name, attached) = match option.split_once('=') {
+    let (name, attached) = match argument.split_once('=') {
         Some((name, value)) => (name, Some(value)),
-        None => (option, None),
+        None => (argument, None),
     };
-    let Some((index, spec)) = specs.iter().enumerate().find(|(_, spec)| same_name(&spec.name, name)) else {
-        return Err(format!("there is no option `--{name}`"));
+    let (index, spec) = match (name.strip_prefix("--"), name.strip_prefix('-')) {
+        (Some(long), _) => {
+            let found = specs.iter().enumerate().find(|(_, spec)| same_name(&spec.name, long));
+            found.ok_or_else(|| format!("there is no option `{name}`"))?
+        }
+        (None, Some(short)) => abbreviated(short, specs)?,
+        (None, None) => return Err(format!("`{argument}` is not an option")),
     };
     let value = match (attached, &spec.type_) {
         (Some(value), _) => value,
@@ -99,10 +101,28 @@ fn option<'w>(
         (None, OptionType::Boolean) => arguments.next_if(|next| boolean(next).is_some()).unwrap_or("true"),
         (None, _) => arguments
             .next_if(|next| !next.starts_with("--"))
-            .ok_or_else(|| format!("`--{name}` needs a value: {}", type_name(&spec.type_)))?,
+            .ok_or_else(|| format!("`{name}` needs a value: {}", type_name(&spec.type_)))?,
     };
-    let value = read_value(value, &spec.type_).map_err(|reason| format!("`--{name}`: {reason}"))?;
+    let value = read_value(value, &spec.type_).map_err(|reason| format!("`{name}`: {reason}"))?;
     Ok((index, value))
+}
+
+/// Returns the only option that begins with this letter, of whatever case: `-p` is `--pid`.
+fn abbreviated<'s>(letter: &str, specs: &'s [OptionSpec]) -> Result<(usize, &'s OptionSpec), String> {
+    let begins = |spec: &OptionSpec| {
+        let first = spec.name.get(..letter.len());
+        letter.len() == 1 && first.is_some_and(|first| first.eq_ignore_ascii_case(letter))
+    };
+    let found: Vec<(usize, &OptionSpec)> = specs.iter().enumerate().filter(|(_, one)| begins(one)).collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(format!("there is no option `-{letter}`")),
+        _ => {
+            let names: Vec<String> =
+                found.iter().map(|(_, spec)| format!("`--{}`", display(&spec.name))).collect();
+            Err(format!("`-{letter}` may be {}", names.join(" or ")))
+        }
+    }
 }
 
 /// Compares option names; `-` and `_` are the same.
@@ -342,6 +362,19 @@ mod tests {
         wrong(&["surplus"], "`surplus` is not an option");
         wrong(&["--offset"], "`--offset` needs a value: i16");
         wrong(&["--interface", "--quiet"], "`--interface` needs a value");
+    }
+
+    #[test]
+    fn a_letter_stands_for_the_only_option_that_begins_with_it() {
+        assert_eq!(values(&["-p", "7", "-O=-9", "-q", "-i", "-x"]), ["7", "-9", "true", "\"-x\""]);
+        wrong(&["-s"], "there is no option `-s`");
+        wrong(&["-pa", "7"], "there is no option `-pa`");
+        wrong(&["-"], "there is no option `-`");
+        let specs = [spec("port", OptionType::Boolean, OptionValue::Boolean(false)), specs().remove(0)];
+        let Ok(ParsedArguments::Wrong(text)) = parse("p", "p", &["-p".into()], &specs) else {
+            panic!("accepted")
+        };
+        assert!(text.contains("`-p` may be `--port` or `--packet_limit`"), "{text}");
     }
 
     #[test]

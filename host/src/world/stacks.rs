@@ -1,6 +1,7 @@
 //! Stack counts of the plugin's programs, read from its maps at the end of the run.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -96,8 +97,15 @@ struct Stacks<'a> {
 
 impl Stacks<'_> {
     fn of_key(&mut self, key: &[u8], parts: &[KeyPart]) -> Result<CountedStack, BpfError> {
-        let mut stack = CountedStack::default();
+        let mut stacks = vec![CountedStack::default()];
+        let mut kinds = Vec::new();
         for part in parts {
+            let kind = discriminant(&part.holds);
+            if has_two_stacks(parts) && stacks.len() == 1 && kinds.contains(&kind) {
+                stacks.push(CountedStack::default());
+            }
+            kinds.push(kind);
+            let stack = stacks.last_mut().expect("there is one");
             let start = part.offset as usize;
             let Some(bytes) = key.get(start..start.saturating_add(part.bytes as usize)) else {
                 return Err(BpfError::Unsound(format!("its keys have no `{}`", part.name)));
@@ -113,7 +121,9 @@ impl Stacks<'_> {
                 Holds::UserStack { map } => stack.user = self.addresses(map, signed(bytes))?,
             }
         }
-        Ok(stack)
+        let other = if stacks.len() == 2 { stacks.pop().map(Box::new) } else { None };
+        let first = stacks.pop().unwrap_or_default();
+        Ok(CountedStack { other, ..first })
     }
 
     fn addresses(&mut self, map: &str, id: i64) -> Result<StackAddresses, BpfError> {
@@ -138,6 +148,13 @@ impl Stacks<'_> {
     }
 }
 
+/// Whether a key has stacks of two tasks. The second one begins with the first part of a kind that there was before.
+fn has_two_stacks(parts: &[KeyPart]) -> bool {
+    let count = |is_wanted: fn(&Holds) -> bool| parts.iter().filter(|part| is_wanted(&part.holds)).count();
+    count(|holds| matches!(holds, Holds::KernelStack { .. })) > 1
+        || count(|holds| matches!(holds, Holds::UserStack { .. })) > 1
+}
+
 /// Size in bytes of a stack in the host, in addition to its addresses and texts.
 const KNOWN_BYTES: u64 = 128;
 
@@ -156,6 +173,7 @@ fn counted_bytes(stack: &CountedStack) -> u64 {
         + command
         + address_bytes(&stack.kernel)
         + address_bytes(&stack.user)
+        + stack.other.as_deref().map_or(0, counted_bytes)
 }
 
 fn is_integer(ty: &str) -> bool {

@@ -42,6 +42,27 @@ fn root_a_system_call_is_counted_by_its_name() {
     assert_eq!(outcome.numbers("everywhere"), [1], "{outcome:#?}");
 }
 
+/// Counts an event that an option names, one that a variable names, and refuses a name that is not text.
+const NAMED: &str = include_str!("scripts/counting_named.ks");
+
+#[test]
+fn root_an_event_that_a_text_names_at_run_time_is_counted() {
+    let folder = Folder::new();
+    let file = folder.write("named.wasm", compile("named", NAMED).plugin);
+    let observe = |event: &str| {
+        let mut command = Command::new(binary("ks-host"));
+        command.arg(&file).args(["--", "--event", event, "--exec", "sh", "-c", KILLS]);
+        finish(&mut command)
+    };
+    let outcome = observe("syscalls:sys_enter_kill");
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert_eq!((outcome.numbers("named"), outcome.numbers("execs")), (vec![100], vec![1]), "{outcome:#?}");
+    assert!(outcome.stderr.contains("the name of the event is not UTF-8"), "{outcome:#?}");
+    let unknown = observe("no-such");
+    assert!(unknown.stderr.contains("no event named `no-such`"), "{unknown:#?}");
+    assert_eq!(unknown.numbers("named"), [-1], "{unknown:#?}");
+}
+
 /// A breakpoint by address and by symbol, a cache event, a probe: opened, or refused with the reason.
 const OPENED: &str = include_str!("scripts/counting_opened.ks");
 

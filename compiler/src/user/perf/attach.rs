@@ -94,7 +94,7 @@ fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label
             form::TRACEPOINT => import::perf::EVENT_TRACEPOINT,
             form::BREAKPOINT => import::perf::EVENT_BREAKPOINT,
             form::BREAKPOINT_AT => import::perf::EVENT_BREAKPOINT_AT,
-            form::PMU => import::perf::EVENT_NAMED,
+            form::PMU | form::NAMED => import::perf::EVENT_NAMED,
             form::KPROBE => import::perf::EVENT_KPROBE,
             _ => import::perf::EVENT_UPROBE,
         };
@@ -115,6 +115,10 @@ fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label
                 push_text_option(cx, code, options::EVENT_TEXT);
                 push_accesses(cx, code);
             }
+            form::NAMED => {
+                refuse_if_not_utf8(cx, code, failed);
+                push_text_option(cx, code, options::EVENT_TEXT);
+            }
             _ => push_text_option(cx, code, options::EVENT_TEXT),
         }
         code.u32(cx.returned).call(call).br(created).end();
@@ -122,12 +126,28 @@ fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label
     // A variable of type event holds the form alone; the description stayed in the options that it was read
     // from.
     code.get(OPTIONS).op(I::I64Load(value)).i64(form::RAW.cast_signed()).op(I::I64GeU).if_();
+    let reason = "this event cannot be copied; name it where it is attached";
+    refuse_unnamed(cx, code, reason, failed);
+    code.end();
+}
+
+/// Refuses an event's name that the contract cannot pass.
+fn refuse_if_not_utf8(cx: &mut Cx<'_>, code: &mut WasmCode, failed: Label) {
+    let is_utf8 = cx.routine(Routine::IsUtf8);
+    push_text_option(cx, code, options::EVENT_TEXT);
+    code.call(is_utf8).op(I::I32Eqz).if_();
+    refuse_unnamed(cx, code, "the name of the event is not UTF-8", failed);
+    code.end();
+}
+
+/// Prints one line about an event that was not created and branches to `failed`.
+fn refuse_unnamed(cx: &mut Cx<'_>, code: &mut WasmCode, reason: &str, failed: Label) {
     let warn = cx.host(import::console::WARN);
     let start = begin_message(code);
     append_vars(cx, code, LOCATION, LOCATION_LEN);
-    append_text(cx, code, "cannot attach: this event cannot be copied; name it where it is attached");
+    append_text(cx, code, &format!("cannot attach: {reason}"));
     end_message(code, start);
-    code.call(warn).br(failed).end();
+    code.call(warn).br(failed);
 }
 
 /// Pushes the length of a breakpoint and its accesses, whose bits equal the contract's flags.

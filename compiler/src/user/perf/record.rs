@@ -28,6 +28,7 @@ pub fn form_of(spec: &EventSpec) -> u64 {
         EventSpec::Breakpoint { at: BreakpointAddress::Address(_), .. } => form::BREAKPOINT,
         EventSpec::Breakpoint { at: BreakpointAddress::Symbol(_), .. } => form::BREAKPOINT_AT,
         EventSpec::Pmu(_) => form::PMU,
+        EventSpec::Named(_) => form::NAMED,
         EventSpec::Kprobe(_) => form::KPROBE,
         EventSpec::Uprobe(_) => form::UPROBE,
     }
@@ -58,6 +59,7 @@ impl FnCx<'_, '_> {
             | EventSpec::Pmu(text)
             | EventSpec::Kprobe(text)
             | EventSpec::Uprobe(text) => (Is(0), [Is(0), Is(0), Is(0)], text.as_str()),
+            EventSpec::Named(_) => (Is(0), [Is(0), Is(0), Is(0)], ""),
         };
         let numbers = [
             (options::EVENT, 64, Is(form_of(spec))),
@@ -78,6 +80,9 @@ impl FnCx<'_, '_> {
             })?;
         }
         let at = to.plus(self.option_offset(options::EVENT_TEXT));
+        if let EventSpec::Named(text) = spec {
+            return self.aggregate(text, at);
+        }
         let ty = self.option_type(options::EVENT_TEXT);
         self.constant(ty, text.as_bytes(), at);
         Ok(())

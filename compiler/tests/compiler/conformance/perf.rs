@@ -140,6 +140,9 @@ fn lf_141_constructors() {
         accepts(in_main("", &format!("var a = attach(perf_options {{ {options} }})\nvar n = read(a).raw")));
         refuses(attached(&options, ""), "KS0906");
     }
+    let named = "var name: str(64) = \"page-faults\"\nvar a = attach(perf_options { event: pmu(name), pid: 0, cpu: -1 \
+                 })\nvar n = read(a).raw";
+    accepts(in_main("", named));
     // With the tracepoint's prefix of 19 bytes, 236 bytes fit the text that describes an event.
     let call = |bytes: usize| format!("syscall_event(\"{}\")", "a".repeat(bytes));
     let longest = format!("var a = attach(perf_options {{ event: {}, pid: 0, cpu: -1 }})", call(236));

@@ -81,8 +81,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     event_table: Vec<PathBuf>,
     /// Shows, when the plugin has ended, what its programs counted by stacks: `tree` as text, `folded` for
-    /// flame graph tools, `flame` as a picture (SVG), `pprof` for the tool of that name. Without a file it is
-    /// written to standard output. May be given several times, for several forms.
+    /// flame graph tools, `flame` as a picture (SVG), `pprof` for the tool of that name, `json` as an object for each
+    /// stack. Without a file it is written to standard output. May be given several times, for several forms.
     #[arg(long, value_name = "FORM[=FILE]")]
     stacks: Vec<Output>,
     /// The map that `--stacks` shows, if the plugin counts by stacks in several.
@@ -196,8 +196,11 @@ pub(crate) fn run_sources(
     let plugins: Vec<_> =
         names.iter().map(String::as_str).zip(prepared.iter().map(|one| &one.plugin)).collect();
     let configs = config::of_each(&args.config, &plugins)?;
-    let printed = args.stacks.iter().any(Output::is_printed);
-    ensure!(!args.json || !printed, "--stacks with --json needs a file: --stacks tree=FILE");
+    let printed = args.stacks.iter().any(Output::is_printed_text);
+    ensure!(
+        !args.json || !printed,
+        "--stacks with --json is JSON, or needs a file: --stacks json, --stacks tree=FILE"
+    );
     let stacks = prepared
         .first()
         .filter(|_| !args.stacks.is_empty())

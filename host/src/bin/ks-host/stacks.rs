@@ -33,6 +33,7 @@ enum Form {
     Folded,
     Flame,
     Pprof,
+    Json,
 }
 
 impl FromStr for Output {
@@ -51,7 +52,12 @@ impl FromStr for Output {
             "folded" => Form::Folded,
             "flame" => Form::Flame,
             "pprof" => Form::Pprof,
-            _ => return Err("not `tree`, `folded`, `flame` or `pprof`, with `=FILE` or without".into()),
+            "json" => Form::Json,
+            _ => {
+                return Err(
+                    "not `tree`, `folded`, `flame`, `pprof` or `json`, with `=FILE` or without".into()
+                );
+            }
         };
         Ok(Output { form, file })
     }
@@ -187,6 +193,7 @@ impl Output {
             Form::Flame => stacks::flame_graph(profile, &format!("{plugin}: {}", profile.map))
                 .context("--stacks: cannot draw the flame graph")?,
             Form::Pprof => stacks::pprof(profile).context("--stacks")?,
+            Form::Json => stacks::json_lines(plugin, profile).into_bytes(),
         };
         if let Some(file) = &self.file {
             return output_file::replace(file, &bytes)
@@ -199,9 +206,9 @@ impl Output {
         Ok(write_stdout(&bytes)?)
     }
 
-    /// Whether some output goes to standard output, between the plugin's prints.
-    pub(crate) fn is_printed(&self) -> bool {
-        self.file.is_none()
+    /// Whether it goes to standard output, between the plugin's prints, and is not JSON.
+    pub(crate) fn is_printed_text(&self) -> bool {
+        self.file.is_none() && self.form != Form::Json
     }
 }
 

@@ -123,7 +123,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let command = clap::Command::new("ks-host tool").disable_help_flag(true);
     let command = run::Args::augment_args(command);
     let (host, own) = split(&command, args.options);
-    let line = [OsString::from("ks-host tool")].into_iter().chain(host);
+    let stacks = stacks_form(&tool, &host);
+    let line = [OsString::from("ks-host tool")].into_iter().chain(host).chain(stacks);
     let line = line.chain([tool.name.into(), "--".into()]).chain(own);
     let parsed = command.try_get_matches_from(line).and_then(|matches| run::Args::from_arg_matches(&matches));
     let mut parsed = match parsed {
@@ -137,6 +138,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     parsed.exec = args.exec;
     let source = Source { is_tool: true, ..Source::script(tool.name, tool.text.as_bytes().to_vec()) };
     run::run_sources(parsed, |_| Ok(vec![source]))
+}
+
+/// Returns the option that shows the stacks of a tool that counts by them, unless the options have one.
+fn stacks_form(tool: &Tool, options: &[OsString]) -> Vec<OsString> {
+    let has = |name: &str| {
+        options.iter().any(|one| one.to_str().is_some_and(|one| one.split('=').next() == Some(name)))
+    };
+    if !tool.text.contains(" : stack_trace(") || has("--stacks") {
+        return Vec::new();
+    }
+    let form = if has("--json") { "json" } else { "tree" };
+    vec!["--stacks".into(), form.into()]
 }
 
 /// Splits the options after the name of a tool into those of `ks-host run`, with their values, and the tool's own.

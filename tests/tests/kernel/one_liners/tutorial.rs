@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::tools::RunningTool;
-use crate::tools::beside_bpftrace::{Bpftrace, Workload};
+use crate::tools::Workload;
+use crate::tools::beside_bpftrace::Bpftrace;
 
 /// A one-liner of bpftrace, and its equal in the line after it.
 #[derive(Debug)]

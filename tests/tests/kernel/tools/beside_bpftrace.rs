@@ -10,8 +10,9 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::losses::{shell, work};
 use super::network::connections;
-use super::{LONGEST, RunningTool, copy_of, histogram, rows};
+use super::{LONGEST, RunningTool, Workload, histogram, rows};
 
 /// A bpftrace program that is attached, until it is ended.
 pub(crate) struct Bpftrace {
@@ -148,33 +149,6 @@ fn both(tool: &str, options: &[&str], program: &str, workload: impl FnOnce()) ->
     workload();
     let ours = ours.end();
     (ours, theirs.end())
-}
-
-/// A copy of a program, and how it is run.
-pub(crate) struct Workload {
-    pub(crate) name: String,
-    pub(crate) path: String,
-    pub(crate) folder: Folder,
-}
-
-impl Workload {
-    pub(crate) fn of(program: &str) -> Workload {
-        let folder = Folder::new();
-        let (name, path) = copy_of(program, &folder);
-        Workload { name, path, folder }
-    }
-
-    /// The filter of bpftrace for this program.
-    fn filter(&self) -> String {
-        format!("/comm == \"{}\"/", self.name)
-    }
-
-    /// Runs it to its end, however it ends.
-    pub(crate) fn run(&self, arguments: &[&str]) {
-        let mut command = Command::new(&self.path);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().expect("it starts");
-    }
 }
 
 #[test]
@@ -413,4 +387,57 @@ fn root_softirqs_and_hardirqs_count_as_bpftrace() {
     let of = |ran: &Outcome| rows(ran, disk).iter().map(|row| row[1].parse::<u64>().expect("a count")).sum();
     let counted = theirs.map("hard").into_iter().filter(|(key, _)| key.ends_with(disk));
     within("interrupts of the disk", of(&inner[1]), counted.map(|(_, count)| count).sum(), of(&outer[1]));
+}
+
+/// How many calls moved bytes, and how many, by the words of what was printed.
+fn moved(rows: &[Vec<&str>], operation: &str, bytes: usize) -> (u64, u64) {
+    let of_it = rows.iter().filter(|row| row[bytes - 1] == operation);
+    let numbers = of_it.map(|row| row[bytes].parse::<u64>().expect("a number"));
+    numbers.filter(|number| *number > 0).fold((0, 0), |(count, sum), number| (count + 1, sum + number))
+}
+
+#[test]
+fn root_fileslower_and_fsslower_show_calls_as_bpftrace() {
+    let folder = Folder::new();
+    let source = folder.write("read", vec![7; 24 * 1024]).display().to_string();
+    let target = folder.path("written").display().to_string();
+    let found = Command::new("findmnt").args(["-n", "-o", "FSTYPE", "-T", &source]).output();
+    let kind = String::from_utf8(found.expect("util-linux is there").stdout).expect("text");
+    let kind = kind.trim();
+    let (mut shell, pid) = shell(&format!("exec dd if={source} of={target} bs=8k conv=fsync status=none"));
+    let filter = |other: &str| format!("/pid == {pid} && {other}/");
+    let sized = filter("args->ret == 8192");
+    let program = format!(
+        "tracepoint:syscalls:sys_exit_read {sized} {{ @reads = count(); @read = sum(args->ret); }}
+         tracepoint:syscalls:sys_exit_write {sized} {{ @writes = count(); @written = sum(args->ret); }}
+         tracepoint:syscalls:sys_exit_fsync {} {{ @syncs = count(); }}",
+        filter("args->ret == 0")
+    );
+    let options = ["--us", "0", "--pid", &pid];
+    let calls = RunningTool::begin("fsslower", &options);
+    let of_type = RunningTool::begin("fsslower", &[&options[..], &["--type", kind]].concat());
+    let of_none = RunningTool::begin("fsslower", &[&options[..], &["--type", "no-such"]].concat());
+    let slow = RunningTool::begin("fileslower", &["--us", "60000000", "--pid", &pid]);
+    let (ours, theirs) = both("fileslower", &options, &program, || {
+        assert!(work(&mut shell).success());
+    });
+    let [calls, of_type, of_none, slow] = [calls, of_type, of_none, slow].map(RunningTool::end);
+    let of_it = |ran| {
+        let mut rows = rows(ran, &pid);
+        rows.retain(|row| row[0] == pid && [&*source, &*target].contains(&row[row.len() - 1]));
+        rows
+    };
+    let read = (theirs.count("reads"), theirs.count("read"));
+    let written = (theirs.count("writes"), theirs.count("written"));
+    assert!(read == (3, 24 * 1024) && written == read && theirs.count("syncs") == 1, "{theirs:#?}");
+    let shown = of_it(&ours);
+    assert_eq!([moved(&shown, "R", 3), moved(&shown, "W", 3)], [read, written], "{ours:#?}");
+    assert!(shown.iter().any(|row| row[4] != "0"), "{ours:#?}");
+    let shown = of_it(&calls);
+    assert_eq!([moved(&shown, "read", 4), moved(&shown, "write", 4)], [read, written], "{calls:#?}");
+    let count = |operation: &str| shown.iter().filter(|row| row[3] == operation).count();
+    assert_eq!([count("open"), count("sync")], [2, 1], "{calls:#?}");
+    assert!(shown.iter().all(|row| row[2] == kind), "{calls:#?}");
+    assert_eq!(of_it(&of_type).len(), shown.len(), "{calls:#?} {of_type:#?}");
+    assert!(of_it(&of_none).is_empty() && of_it(&slow).is_empty(), "{of_none:#?} {slow:#?}");
 }

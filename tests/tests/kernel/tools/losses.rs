@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use super::{RunningTool, histogram, rows};
 
 /// A shell that works when a line comes.
-fn shell(work: &str) -> (Child, String) {
+pub(super) fn shell(work: &str) -> (Child, String) {
     let mut child = Command::new("sh")
         .args(["-c", &format!("echo; read go; {work}")])
         .stdin(Stdio::piped())
@@ -24,7 +24,7 @@ fn shell(work: &str) -> (Child, String) {
 }
 
 /// Lets the shell work, and waits for its end.
-fn work(shell: &mut Child) -> std::process::ExitStatus {
+pub(super) fn work(shell: &mut Child) -> std::process::ExitStatus {
     shell.stdin.take().expect("piped").write_all(b"go\n").expect("it reads");
     shell.wait().expect("it is ours")
 }

@@ -103,6 +103,32 @@ fn root_offcputime_and_wakeuptime_have_the_time_of_waits() {
     assert!(row[1] == "sh" && (290_000..=most).contains(&us), "{most} {woken:#?}");
 }
 
+/// The stack of the program that sleeps, the timer that wakes the program, and the shell that waits for it.
+#[test]
+fn root_offwaketime_has_the_stacks_of_the_times_of_wakeuptime() {
+    let folder = Folder::new();
+    let (name, path) = copy_of("/bin/sleep", &folder);
+    let shell = Shell::new(&format!("{path} 0.3"));
+    let folded = folder.path("folded");
+    let form = format!("folded={}", folded.display());
+    let stacks = RunningTool::begin("offwaketime", &["--pid", &shell.pid, "--stacks", &form]);
+    let names = RunningTool::begin("wakeuptime", &["--pid", &shell.pid]);
+    let pid = shell.pid.clone();
+    shell.work();
+    let (names, stacks) = (names.end(), stacks.end());
+    let folded = fs::read_to_string(folded).expect("it was written");
+    // From the shell's functions to those of the program that ended, which meet where it was woken.
+    let by = format!(";[by {name}];");
+    let of_it: Vec<&str> = folded.lines().filter(|line| line.contains(&by)).collect();
+    let us: u64 = of_it.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum();
+    let row = rows(&names, &format!("{name} ")).into_iter().find(|row| row[2] == pid);
+    let expected: u64 = row.unwrap_or_else(|| panic!("{names:#?}"))[4].parse().expect("a number");
+    assert!(agree(us, expected) && expected > 290_000, "{expected} {folded} {stacks:#?}");
+    let (waits, wakes) = of_it[0].split_once(&by).expect("it is there");
+    assert!(waits.starts_with("sh;") && waits.ends_with("_[k]"), "{folded}");
+    assert!(wakes.split(' ').next().is_some_and(|first| first.contains("_[k]")), "{folded}");
+}
+
 #[test]
 fn root_runqlen_sees_tasks_that_wait() {
     // Three tasks that compute for one CPU.
