@@ -317,6 +317,13 @@ pub enum Size {
     Int(IntLit),
     /// The name of a constant at top level.
     Const(Ident),
+    /// `args.field`: an option of the script, for maps only.
+    Option {
+        /// The name of `main`'s parameter.
+        options: Ident,
+        /// The option.
+        field: Ident,
+    },
 }
 
 impl Size {
@@ -325,6 +332,7 @@ impl Size {
         match self {
             Size::Int(literal) => literal.span,
             Size::Const(name) => name.span,
+            Size::Option { options, field } => options.span.to(field.span),
         }
     }
 }

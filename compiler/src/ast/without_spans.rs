@@ -157,6 +157,10 @@ impl Mover {
         match size {
             Size::Int(int) => self.int(int),
             Size::Const(name) => self.ident(name),
+            Size::Option { options, field } => {
+                self.ident(options);
+                self.ident(field);
+            }
         }
     }
 

@@ -10,13 +10,13 @@ use crate::kernel_types::{ArgumentPassing, KernelLookupError, KernelType, Param,
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// The kernel's struct of registers, also the context of a probe at an offset in a function.
+/// The kernel's struct of registers, also the context of a probe that is a breakpoint.
 const REGISTERS: &str = "pt_regs";
-/// Number of registers that hold arguments.
-const MAX_PARAMS: usize = 6;
-/// Maximum number of arguments of a tracepoint, each a 64-bit word of the context. Source:
+/// Number of registers that hold arguments on x86-64, the smaller one.
+const REGISTER_PARAMS: usize = 6;
+/// Maximum number of arguments of a tracepoint, each a 64-bit word of the context, and of a function. Source:
 /// include/linux/bpf.h, `MAX_BPF_FUNC_ARGS`, v6.12.
-const MAX_EVENT_PARAMS: usize = 12;
+const MAX_PARAMS: usize = 12;
 
 /// The parameters that a program may take.
 struct Arguments {
@@ -55,27 +55,37 @@ impl Checker<'_> {
             }
         }
         let Some(found) = found else { return };
-        if signature.params.len() > found.usable {
-            let param = &function.params[found.usable];
+        let typed = self.typed_parameters(function, signature);
+        if let Some((param, _)) = typed.get(found.usable) {
             let text = format!("{} has {}", found.what, super::count_of(found.usable, "parameter"));
             self.report(
                 Diagnostic::error(508, param.name.span, text).help(expected(kind, &form(Some(&found)))),
             );
             return;
         }
-        for ((param, ty), real) in function.params.iter().zip(&signature.params).zip(&found.params) {
+        for ((param, ty), real) in typed.into_iter().zip(&found.params) {
             let accepted =
-                if found.any_scalar { self.types.scalar(*ty).is_some() } else { self.accepts(*ty, &real.ty) };
+                if found.any_scalar { self.types.scalar(ty).is_some() } else { self.accepts(ty, &real.ty) };
             if accepted {
                 continue;
             }
             let text = format!("{} has other parameters: `{}` is `{}`", found.what, real.name, real.ty);
             self.report(
                 Diagnostic::error(508, param.ty.span, text)
-                    .label(format!("this is `{}`", self.types.name(*ty)))
+                    .label(format!("this is `{}`", self.types.name(ty)))
                     .help(expected(kind, &form(Some(&found)))),
             );
         }
+    }
+
+    /// Returns the parameters that are arguments or results: all but the registers.
+    fn typed_parameters<'a>(
+        &self,
+        function: &'a ast::AstFunction,
+        signature: &Signature,
+    ) -> Vec<(&'a ast::Param, TypeId)> {
+        let params = function.params.iter().zip(signature.params.iter().copied());
+        params.filter(|(_, ty)| !self.is_registers(*ty)).collect()
     }
 
     /// Checks that each parameter fits a register, and that there are not too many.
@@ -85,23 +95,11 @@ impl Checker<'_> {
         function: &ast::AstFunction,
         signature: &Signature,
     ) -> bool {
-        if self.takes_registers(signature) {
-            let offset = matches!(signature.target, Target::Function { offset: Some(_), .. });
-            if kind == ProgramKind::Probe && offset && signature.params.len() == 1 {
-                self.strict(function.params[0].ty.span, "`pt_regs` in a probe");
-                return true;
-            }
-            let at = signature.params.iter().position(|ty| self.is_registers(*ty)).unwrap_or(0);
-            let name = &function.params[at].name.name;
-            let text = format!("parameter `{name}` is not the context of this kind");
-            self.report(
-                Diagnostic::error(507, function.params[at].ty.span, text)
-                    .note("a probe takes the parameters of the function it is put on")
-                    .help("`@probe(\"function+offset\")` may take one `ctx: *pt_regs`"),
-            );
+        if !self.check_passed_registers(kind, function, signature) {
             return false;
         }
-        for (param, ty) in function.params.iter().zip(&signature.params) {
+        let typed = self.typed_parameters(function, signature);
+        for (param, ty) in &typed {
             if self.types.scalar(*ty).is_none() {
                 let text = format!("`{}` fits no register", self.types.name(*ty));
                 self.report(
@@ -111,22 +109,80 @@ impl Checker<'_> {
             }
         }
         let limit = match kind {
-            ProgramKind::RawTracepoint => MAX_EVENT_PARAMS,
-            ProgramKind::Retprobe | ProgramKind::Lsm => MAX_PARAMS + 1,
-            _ => MAX_PARAMS,
+            ProgramKind::RawTracepoint => MAX_PARAMS,
+            ProgramKind::Retprobe | ProgramKind::Lsm => REGISTER_PARAMS + 1,
+            ProgramKind::Probe | ProgramKind::Uprobe if self.system_call(&signature.target).is_none() => {
+                if let Some((param, _)) = typed.get(REGISTER_PARAMS) {
+                    let span = param.name.span;
+                    self.strict(span, "argument after the sixth");
+                    if is_past_entry(&signature.target) {
+                        let text =
+                            "an argument after the sixth is on the stack only where the function begins";
+                        let error = Diagnostic::error(508, span, text);
+                        self.report(
+                            error.note("the instructions before this place may have moved the stack"),
+                        );
+                        return false;
+                    }
+                }
+                MAX_PARAMS
+            }
+            _ => REGISTER_PARAMS,
         };
-        if let Some(param) = function.params.get(limit) {
+        if let Some((param, _)) = typed.get(limit) {
             let text = format!("a {} program takes at most {limit} parameters", kind.name());
             self.report(Diagnostic::error(508, param.name.span, text));
         }
-        function.params.len() <= limit
+        typed.len() <= limit
     }
 
-    fn takes_registers(&self, signature: &Signature) -> bool {
-        signature.params.iter().any(|ty| self.is_registers(*ty))
+    /// Checks the parameter for the registers, if there is one.
+    fn check_passed_registers(
+        &mut self,
+        kind: ProgramKind,
+        function: &ast::AstFunction,
+        signature: &Signature,
+    ) -> bool {
+        let types = signature.params.iter().enumerate();
+        let found: Vec<_> = types.filter(|(_, ty)| self.is_registers(**ty)).map(|(at, _)| at).collect();
+        let Some(last) = found.last().map(|at| &function.params[*at]) else { return true };
+        let why = match (kind, &signature.target) {
+            _ if found.len() > 1 => Some("the registers are one parameter"),
+            (ProgramKind::Probe, Target::Function { name, offset: None })
+                if matches!(self.kernel().function(name), Err(KernelLookupError::NoBtf)) =>
+            {
+                Some("without the kernel's types nobody knows whether the function takes a `pt_regs` itself")
+            }
+            (ProgramKind::Probe | ProgramKind::Uprobe | ProgramKind::Uretprobe, _) => None,
+            _ => Some("only `@probe`, `@uprobe` and `@uretprobe` programs have the registers"),
+        };
+        let Some(why) = why else {
+            self.strict(last.ty.span, "`pt_regs` in a probe");
+            return true;
+        };
+        let text = format!("parameter `{}` is not the context of this kind", last.name.name);
+        let error = Diagnostic::error(507, last.ty.span, text).note(why);
+        self.report(match kind {
+            ProgramKind::Probe => error.help("`@probe(\"function+0\")` takes `regs: *pt_regs` in any case"),
+            _ => error,
+        });
+        false
     }
 
-    /// Whether this is the `*pt_regs` that is the context of a probe at an offset in a function.
+    /// Puts a probe that reads registers or the stack on its function as a breakpoint: a program that the
+    /// kernel calls through a trampoline has neither.
+    pub(super) fn use_breakpoint(&self, signature: &mut Signature) {
+        let is_needed = signature.params.len() > REGISTER_PARAMS
+            || signature.params.iter().any(|ty| self.is_registers(*ty));
+        if let (Some(FunctionKind::Program(ProgramKind::Probe)), Target::Function { offset, .. }) =
+            (signature.kind, &mut signature.target)
+            && is_needed
+        {
+            offset.get_or_insert(0);
+        }
+    }
+
+    /// Whether this is the `*pt_regs` that is the context of a probe.
     fn is_registers(&self, ty: TypeId) -> bool {
         let TypeKind::Ptr(to) = *self.types.kind(ty) else { return false };
         self.types.is_context_pointer(ty) && self.struct_name(to).is_some_and(|name| name == REGISTERS)
@@ -344,6 +400,15 @@ impl Checker<'_> {
             (Some(first), Some(last)) => first.name.span.to(last.ty.span),
             _ => function.name.span,
         }
+    }
+}
+
+/// Whether a probe lies behind the first instruction of a function, as far as that is known.
+fn is_past_entry(target: &Target) -> bool {
+    match target {
+        Target::Function { offset, .. } => offset.is_some_and(|offset| offset > 0),
+        Target::User { symbol, offset, .. } => symbol.is_some() && *offset > 0,
+        _ => false,
     }
 }
 

@@ -77,6 +77,7 @@ impl Checker<'_> {
             value: ty,
             objects: false,
             max_entries: 1,
+            size_option: None,
             flags: 0,
             numa_node: 0,
             pinned: global.pin.is_some(),

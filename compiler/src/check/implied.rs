@@ -111,6 +111,7 @@ impl Body<'_, '_> {
             value,
             objects: false,
             max_entries: DEFAULT_ENTRIES,
+            size_option: None,
             flags: 0,
             numa_node: 0,
             pinned: false,

@@ -297,6 +297,7 @@ impl Body<'_, '_> {
 /// Returns the target of an attribute, if the string in `attach` names another one.
 fn other_target(target: &Target, kind: Option<FunctionKind>, given: &str) -> Option<String> {
     let own = match target {
+        Target::Function { name, offset: Some(0) } if given == name => return None,
         Target::Function { name, offset: None } => name.clone(),
         Target::Function { name, offset: Some(offset) } => format!("{name}+{offset:#x}"),
         Target::Tracepoint { event, .. } if given == event => return None,

@@ -85,6 +85,7 @@ impl Checker<'_> {
         self.check_key(kind, key_ty, key.span);
         self.check_value(kind, value_ty, value.span);
         self.add_map(global, kind, (key_ty, value_ty), entries);
+        self.note_size_option(global, kind, size);
     }
 
     /// Declares a map whose keys the script does not choose: `queue<V>(N)`, `stack_trace(N)`,
@@ -131,6 +132,7 @@ impl Checker<'_> {
             None => self.types.intern(TypeKind::Array(common.u64, STACK_DEPTH)),
         };
         self.add_map(global, kind, (key, value), entries);
+        self.note_size_option(global, kind, size);
     }
 
     fn add_map(&mut self, global: &ast::Global, kind: MapKind, types: (TypeId, TypeId), max_entries: u32) {
@@ -152,6 +154,7 @@ impl Checker<'_> {
             value: types.1,
             objects: false,
             max_entries,
+            size_option: None,
             flags,
             numa_node,
             pinned: global.pin.is_some(),
@@ -174,6 +177,10 @@ impl Checker<'_> {
 
     /// Returns the number of entries; `None` if an error was reported.
     fn entries(&mut self, size: &Size) -> Option<u32> {
+        if let Size::Option { .. } = size {
+            // The number is known when `main` is.
+            return Some(1);
+        }
         let size = self.literal_size(size)?;
         let entries = if size.negative { 0 } else { u32::try_from(size.value).unwrap_or(0) };
         if entries == 0 {

@@ -60,6 +60,7 @@ mod rings;
 mod same_sides;
 mod signatures;
 mod simple;
+mod size_options;
 mod stmt;
 mod text;
 mod type_items;
@@ -153,6 +154,8 @@ struct Checker<'a> {
     signatures: IndexVec<FuncId, Signature>,
     globals: IndexVec<GlobalId, Global>,
     maps: IndexVec<MapId, Map>,
+    /// Maps of the current unit whose size is an option.
+    sized_by_option: Vec<(MapId, ast::Size)>,
     /// The structs that are histograms.
     histograms: BTreeMap<StructId, HistogramScale>,
     /// Whether names without a declaration are maps if they are indexed.
@@ -206,6 +209,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         signatures: IndexVec::new(),
         globals: IndexVec::new(),
         maps: IndexVec::new(),
+        sized_by_option: Vec::new(),
         histograms: BTreeMap::from([(known.log2_hist, HistogramScale::Log2)]),
         infers_maps: false,
         implied: HashSet::new(),
@@ -246,6 +250,8 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
             main = checker.check_entries(&unit.ast, &declared);
             checker.check_unused_methods(&functions);
         }
+        let own_main = declared.iter().find(|(id, _)| Some(*id) == main).copied();
+        checker.find_size_options(own_main);
         let names = std::mem::take(&mut checker.names);
         checker.modules.push(names);
     }

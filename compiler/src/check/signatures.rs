@@ -19,11 +19,12 @@ use crate::types::{StructOrigin, TypeId, TypeKind};
 impl Checker<'_> {
     pub(super) fn declare_function(&mut self, function: &ast::AstFunction) -> FuncId {
         let found = self.attributes(function);
-        let signature = self.signature(function, found);
+        let mut signature = self.signature(function, found);
         if signature.kind.is_some() {
             self.check_builtin_name(function);
             self.check_signature(function, &signature);
         }
+        self.use_breakpoint(&mut signature);
         let id = self.signatures.push(signature);
         self.declare_name(&function.name, Symbol::Function(id));
         id

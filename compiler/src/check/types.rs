@@ -190,6 +190,11 @@ impl Checker<'_> {
         let name = match size {
             Size::Int(literal) => return Some(*literal),
             Size::Const(name) => name,
+            Size::Option { .. } => {
+                let error = Diagnostic::error(204, size.span(), "only a map can have the size of an option");
+                self.report(error.help("write a literal or a constant of the top level"));
+                return None;
+            }
         };
         match self.names.get(&name.name) {
             Some(Symbol::Const(value, _)) => {

@@ -150,5 +150,6 @@ fn size_text(size: &Size) -> String {
     match size {
         Size::Int(literal) => literal.value.to_string(),
         Size::Const(name) => name.name.clone(),
+        Size::Option { options, field } => format!("{}.{}", options.name, field.name),
     }
 }

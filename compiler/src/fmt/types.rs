@@ -102,6 +102,11 @@ impl Writer<'_> {
         match size {
             Size::Int(size) => self.int(size),
             Size::Const(name) => self.name(&name.name),
+            Size::Option { options, field } => {
+                self.name(&options.name);
+                self.same_line(".");
+                self.name(&field.name);
+            }
         }
     }
 

@@ -334,8 +334,10 @@ pub struct Map {
     pub value: TypeId,
     /// Whether the script holds pointers to the values.
     pub objects: bool,
-    /// Maximum number of entries; 0 for local storage.
+    /// Maximum number of entries; 0 for local storage. If an option sets it, its default.
     pub max_entries: u32,
+    /// The field of `main`'s struct that sets the number of entries before the load.
+    pub size_option: Option<usize>,
     /// BPF_F_... bits of the map's creation.
     pub flags: u32,
     /// The NUMA node, if `flags` has BPF_F_NUMA_NODE (4).

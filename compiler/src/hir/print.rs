@@ -35,9 +35,10 @@ fn declarations(hir: &Hir, out: &mut String) {
         let (pin, objects) = (keyword(map.pinned, "pin "), keyword(map.objects, " // values are objects"));
         let (name, kind, entries) = (&map.name, map.kind.name(), map.max_entries);
         let scope = keyword(map.kernel_only, "local ");
+        let option = keyword(map.size_option.is_some(), " by option");
         let _ = writeln!(
             out,
-            "{pin}{scope}map {name}: {kind}<{}, {}>({entries}){objects}",
+            "{pin}{scope}map {name}: {kind}<{}, {}>({entries}{option}){objects}",
             ty(map.key),
             ty(map.value)
         );

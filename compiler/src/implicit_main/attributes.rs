@@ -100,10 +100,13 @@ pub(super) fn free_name(function: &AstFunction, taken: &mut HashSet<String>) -> 
 
 /// Gives a program without a head the parameters and the result that its attribute implies. A target that
 /// does not exist is reported when the program is checked.
+///
+/// `taken` has the names that the script declares.
 pub(super) fn complete(
     function: &mut AstFunction,
     row: &ProgramKindRow,
     kernel: &KernelTypes,
+    taken: &HashSet<String>,
     names: &mut DeclarationSpans,
 ) {
     let attribute = &function.attributes[0];
@@ -121,6 +124,9 @@ pub(super) fn complete(
         Context::Arguments => arguments(row.kind, &target, kernel, function.body.span, names),
         Context::Nothing => Vec::new(),
     };
+    if has_registers(row.kind, &target) && !taken.contains(REGISTERS) {
+        function.params.push(Param { name: names.next().ident(REGISTERS), ty: at.pointer("pt_regs") });
+    }
     let ty = match row.context {
         Context::Struct { result, .. } => result,
         Context::Nothing => "void",
@@ -139,6 +145,18 @@ pub(super) fn complete(
 
 /// The result variable of a program without a head. No script can name it.
 const RESULT: &str = "(result)";
+
+/// The name of the registers in a program without a head.
+const REGISTERS: &str = "regs";
+
+/// Whether a program is a breakpoint in any case, so that it can have the registers at no cost.
+fn has_registers(kind: ProgramKind, target: &str) -> bool {
+    match kind {
+        ProgramKind::Uprobe | ProgramKind::Uretprobe => true,
+        ProgramKind::Probe => target.contains('+'),
+        _ => false,
+    }
+}
 
 /// Returns the struct of a tracepoint's record.
 fn record(target: &str, kernel: &KernelTypes) -> String {

@@ -153,7 +153,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
             Role::Program(row) => {
                 let mut names = DeclarationSpans::of(function.attributes[0].span);
                 if !function.has_head {
-                    attributes::complete(function, row, &options.kernel, &mut names);
+                    attributes::complete(function, row, &options.kernel, &taken, &mut names);
                 }
                 let attach_point = attributes::take_attach_point(function, row);
                 attached.push(Attached { name: function.name.name.clone(), names, attach_point });

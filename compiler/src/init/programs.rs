@@ -307,10 +307,12 @@ fn counting() -> Script {
 
 fn uprobe(target: &str) -> Script {
     let program = Program {
-        note: Some("Declare up to six parameters of the function: integers or pointers.".to_owned()),
+        note: Some(
+            "Declare the parameters of the function, integers or pointers, before the registers.".to_owned(),
+        ),
         attribute: format!("@uprobe(\"{target}\")"),
         name: "on_call",
-        params: String::new(),
+        params: "regs: *pt_regs".to_owned(),
         result: "i32",
         counts: "calls",
         returns: Some("0"),

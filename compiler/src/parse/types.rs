@@ -135,6 +135,12 @@ impl Parser<'_> {
     }
 
     pub(super) fn map_size(&mut self) -> Parsed<Size> {
+        if self.at_punct(Punct::OpenParen)
+            && self.ahead(1).kind == TokenKind::Ident
+            && self.punct_ahead(2, Punct::Dot)
+        {
+            return self.size_option();
+        }
         let literal = self.at_punct(Punct::OpenParen)
             && matches!(self.ahead(1).kind, TokenKind::Int | TokenKind::Ident)
             && self.punct_ahead(2, Punct::CloseParen);
@@ -150,6 +156,17 @@ impl Parser<'_> {
         let size = self.size(204)?;
         self.advance();
         Ok(size)
+    }
+
+    /// Parses `(args.field)`.
+    fn size_option(&mut self) -> Parsed<Size> {
+        self.advance();
+        let options = self.ident("the options")?;
+        self.since_011_as(204, options.span, "sizes by options");
+        self.advance();
+        let field = self.ident("an option")?;
+        self.expect_punct(Punct::CloseParen)?;
+        Ok(Size::Option { options, field })
     }
 
     /// Parses a size: a literal or the name of a constant.

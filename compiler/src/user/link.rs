@@ -217,7 +217,10 @@ fn own_targets(function: &HirFunction) -> Vec<String> {
                     texts.extend(names.iter().map(|name| format!("{name}+{offset}")));
                     texts.extend(names.iter().map(|name| format!("{name}+{offset:#x}")));
                 }
-                None => texts.extend(names),
+                None => {}
+            }
+            if offset.unwrap_or_default() == 0 {
+                texts.extend(names);
             }
         }
         Target::Tracepoint { category, event } => {

@@ -207,6 +207,7 @@ fn call_main(cx: &mut Cx<'_>, code: &mut WasmCode, main: FuncId, split: &Split) 
     let function = &cx.hir.functions[main];
     let options = main_options(cx, main)?;
     args::parse(cx, code, options, function.span)?;
+    maps::set_sizes(cx, code, &split.maps, options);
     maps::open_pinned(cx, code, split);
     variables::open_all(cx, code);
     config::write_defaults(cx, code, &split.configs);

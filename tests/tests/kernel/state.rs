@@ -1,6 +1,9 @@
 //! Maps of every kind from both halves, lines that the kernel half prints, and losses of a full map. These
 //! tests need root.
 
+use std::process::Command;
+
+use ks_tests::watched::Running;
 use ks_tests::{Folder, Outcome, allowed, command, finish, repository, run_script};
 
 const NO_ARGUMENTS: &[&str] = &[];
@@ -54,6 +57,43 @@ fn root_lost_lines_and_updates_are_counted_exactly() {
     assert_eq!(outcome.number_before(" lines that programs printed were lost"), runs - printed.len() as u64);
     for (number, line) in (1..).zip(printed) {
         assert_eq!(**line, format!("{number} {number} {number} {number} x"));
+    }
+}
+
+/// The kernel's own record of a map has the size of the option.
+#[test]
+fn root_an_option_sets_the_size_of_a_map() {
+    const SCRIPT: &str = include_str!("scripts/state_sizes_by_option.ks");
+    let sizes = |arguments: &[&str]| -> (Vec<u32>, Outcome) {
+        let running = Running::start("kssizes", SCRIPT, arguments);
+        let maps = finish(Command::new("bpftool").args(["map", "show"])).stdout;
+        let maps: Vec<&str> = maps.lines().collect();
+        let of = |name: &str| {
+            let at =
+                maps.iter().position(|line| line.contains(&format!("name {name} "))).expect("it is loaded");
+            let entries = maps[at + 1].split_once("max_entries ").expect("every map has them").1;
+            entries.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+        };
+        let sizes = vec![of("kssized"), of("ksrecent")];
+        nix::unistd::getppid();
+        (sizes, running.stop())
+    };
+    for (arguments, expected) in [
+        (&[][..], [8, 2]),
+        (&["--entries", "4", "--kept", "7"][..], [4, 7]),
+        (&["--entries", "100", "--kept", "1000"][..], [100, 1000]),
+    ] {
+        let (found, outcome) = sizes(arguments);
+        assert_eq!(found, expected, "{outcome:#?}");
+        // Ten entries and elements, once.
+        let [entries, elements] = expected.map(|size| size.min(10));
+        let last = format!("entries {entries} elements {elements}");
+        assert_eq!(outcome.stdout.lines().last(), Some(&*last), "{outcome:#?}");
+        assert_eq!(outcome.stderr.contains("because it was full"), expected[0] < 10, "{outcome:#?}");
+    }
+    for (value, reason) in [("0", "`--entries` must be at least 1"), ("4000000000", "map `kssized`")] {
+        let outcome = run_script("kssizes", SCRIPT, &["--entries", value]);
+        assert!(outcome.code != 0 && outcome.stderr.contains(reason), "{outcome:#?}");
     }
 }
 

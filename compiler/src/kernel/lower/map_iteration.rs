@@ -12,7 +12,9 @@
 //!
 //! A body that adds entries could run for ever: before Linux 6.15 the kernel follows an entry that was
 //! removed and added again to its new position. So such a loop ends after as many iterations as the map has
-//! capacity. Source: kernel/bpf/hashtab.c, `bpf_for_each_hash_elem`, v6.12.
+//! capacity, or [`MAX_ITERATIONS`] if an option sets that. Source: kernel/bpf/hashtab.c, `bpf_for_each_hash_elem`, v6.12.
+
+use ks_wit::object::MAX_ITERATIONS;
 
 use super::super::mir::{BinaryOp, Callee, Condition, MapIter, Op, Origin, Type, Value};
 use super::loops::IterationSource;
@@ -43,7 +45,9 @@ impl Lowerer<'_> {
         let iteration = self.enter_iterator(IterationSource::Map(map), body);
         if let Some(iterations) = iterations {
             let before = self.builder.get(iterations);
-            let most = u64::from(self.hir.maps[map].max_entries);
+            let map = &self.hir.maps[map];
+            // A size that an option sets is known at the load only.
+            let most = if map.size_option.is_some() { MAX_ITERATIONS } else { map.max_entries.into() };
             let more = self.builder.compare_const(Condition::Lt, before, most);
             let inside = self.builder.block();
             self.builder.branch(more, inside, iteration.leave);

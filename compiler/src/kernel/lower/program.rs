@@ -1,23 +1,23 @@
 //! Lowers the parameters of programs: the context itself, or 64-bit words that the kernel passes in it, in
-//! registers, or through a pointer.
+//! registers, on the stack, or through a pointer.
 
 use ks_wit::section::Arch;
 
 use super::super::mir::{BinaryOp, Condition, Op, Size, Type, Value};
 use super::kernel_memory::Source;
 use super::storage::KernelObject;
-use super::{Lower, Lowerer, int_type};
+use super::{Lower, Lowerer, impossible, int_type};
 use crate::defect::narrow;
 use crate::hir::{FunctionKind, LocalId, ProgramKind, SystemCall, Target};
 use crate::types::IntType;
 
-/// The passing convention of a program's parameters.
+/// The passing convention of a program's parameters other than the context.
 enum Passing<'a> {
-    /// The only parameter is the context.
+    /// There are none.
     Context,
     /// Words of the context, from this offset in bytes on.
     Words(i16),
-    /// The argument registers of a function, saved in the context.
+    /// The arguments of a function at its entry: in registers, saved in the context, and on the stack.
     Registers,
     /// The result register of a function, saved in the context.
     Result,
@@ -32,6 +32,14 @@ enum Passing<'a> {
 const X86_ARGUMENTS: [i16; 6] = [112, 104, 96, 88, 72, 64];
 const X86_CALL_ARGUMENTS: [i16; 6] = [112, 104, 96, 56, 72, 64];
 const X86_RESULT: i16 = 80;
+const X86_STACK_POINTER: i16 = 152;
+
+/// Offsets of the arguments and of the stack pointer on arm64: `x0` to `x7` come first.
+///
+/// Source: arch/arm64/include/uapi/asm/ptrace.h, `struct user_pt_regs`, v6.12; Procedure Call Standard for the
+/// Arm 64-bit Architecture, 6.8.2.
+const ARM_ARGUMENTS: [i16; 8] = [0, 8, 16, 24, 32, 40, 48, 56];
+const ARM_STACK_POINTER: i16 = 248;
 
 /// Offsets of the arguments and of the result in the record of a system call's tracepoint, after the common
 /// fields and the call's number.
@@ -43,12 +51,15 @@ impl<'a> Lowerer<'a> {
     /// Sets the parameters of a program to their values.
     pub(super) fn program_parameters(&mut self, context: Value) -> Lower<()> {
         let source = self.active.source;
-        for (index, local) in source.params.iter().enumerate() {
+        let mut index = 0;
+        for local in &source.params {
+            if self.is_context(source.locals[*local].ty) {
+                self.bind_parameter(*local, context)?;
+                self.find_context(*local, context);
+                continue;
+            }
             match self.passing() {
-                Passing::Context => {
-                    self.bind_parameter(*local, context)?;
-                    self.find_context(*local, context);
-                }
+                Passing::Context => return impossible(source.span, "a parameter beside this context"),
                 Passing::Words(first) => {
                     if self.is_given_objects() {
                         self.keep_object(*local, KernelObject::Word(context, first + word_offset(index)));
@@ -58,8 +69,7 @@ impl<'a> Lowerer<'a> {
                     self.bind_word(*local, word)?;
                 }
                 Passing::Registers => {
-                    let offset = self.register_offset(&X86_ARGUMENTS, index);
-                    let word = self.context_word(context, offset);
+                    let word = self.passed_argument(context, index);
                     self.bind_word(*local, word)?;
                 }
                 Passing::Result => {
@@ -72,6 +82,7 @@ impl<'a> Lowerer<'a> {
                     self.bind_word(*local, word)?;
                 }
             }
+            index += 1;
         }
         Ok(())
     }
@@ -84,10 +95,7 @@ impl<'a> Lowerer<'a> {
             FunctionKind::Method(_) => return Passing::Words(0),
             _ => return Passing::Context,
         };
-        let takes_context =
-            source.params.first().is_some_and(|local| self.is_context(source.locals[*local].ty));
         match kind {
-            _ if takes_context => Passing::Context,
             ProgramKind::Probe | ProgramKind::Retprobe => match (&source.system_call, &source.target) {
                 (Some(call), _) if call.wrapped => Passing::SystemCall(call),
                 (_, Target::Function { offset: Some(_), .. }) => Passing::Registers,
@@ -107,6 +115,25 @@ impl<'a> Lowerer<'a> {
 
     fn register_offset(&self, x86: &[i16; 6], index: usize) -> i16 {
         if self.is_arm() { word_offset(index) } else { x86.get(index).copied().unwrap_or_default() }
+    }
+
+    /// An argument of a function at its entry: the stack has those that no register has, after the return
+    /// address on x86-64. What cannot be read is 0.
+    ///
+    /// Source: System V Application Binary Interface, AMD64 Supplement, 3.2.3.
+    fn passed_argument(&mut self, context: Value, index: usize) -> Value {
+        let (registers, stack, first): (&[i16], _, _) = if self.is_arm() {
+            (&ARM_ARGUMENTS, ARM_STACK_POINTER, 0)
+        } else {
+            (&X86_ARGUMENTS, X86_STACK_POINTER, 8)
+        };
+        if let Some(offset) = registers.get(index) {
+            return self.context_word(context, *offset);
+        }
+        let stack = self.context_word(context, stack);
+        let offset = first + 8 * (index - registers.len()) as u64;
+        let address = self.builder.binary_const(BinaryOp::Add, stack, offset);
+        self.read_word(address, Source::Either)
     }
 
     fn context_word(&mut self, context: Value, offset: i16) -> Value {

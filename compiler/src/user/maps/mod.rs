@@ -7,10 +7,12 @@
 mod cursor;
 mod per_cpu;
 mod queue;
+mod size;
 mod table;
 
 pub use cursor::{clear, count, cursor, next};
 pub use queue::{has, push, take};
+pub use size::set_sizes;
 pub use table::{Table, has_index};
 
 use wasm_encoder::{Instruction as I, ValType};

@@ -169,11 +169,11 @@ pub static PROGRAMS: &[Program] = &[
     },
     Program {
         attribute: "@uprobe(\"/lib/libc.so.6:malloc\")",
-        params: "size: u64",
-        args: "size",
+        params: "size: u64, regs: *pt_regs",
+        args: "size, regs",
         has_task: true,
         has_tail_calls: false,
-        number_exprs: &[(U64, "size")],
+        number_exprs: &[(U64, "size"), (U64, "regs->ip"), (U64, "regs->sp")],
         calls: TRACING_CALLS,
         storage: CURRENT_TASK,
         ..NONE

@@ -92,6 +92,26 @@ fn lf_069_parameters_of_probes() {
     accepts_with_kernel(program("@probe(\"vfs_read\")", "() -> i32"));
 }
 
+/// Not part of 0.1.1: the registers beside the arguments, and arguments after the sixth.
+#[test]
+fn registers_and_arguments_on_the_stack() {
+    let entry = program("@probe(\"vfs_read\")", "(f: *file, regs: *pt_regs, buf: *u8) -> i32");
+    accepts_with_kernel(&entry);
+    for elf in objects(entry) {
+        assert!(has_section(&elf, "kprobe/vfs_read+0"));
+    }
+    refuses_with_kernel(program("@probe(\"vfs_read\")", "(regs: *pt_regs, f: u32) -> i32"), "KS0508");
+    accepts(program("@uretprobe(\"/bin/sh:main\")", "(regs: *pt_regs, ret: i32) -> i32"));
+    refuses(program("@retprobe(\"vfs_read\")", "(regs: *pt_regs) -> i32"), "KS0507");
+    let params: Vec<_> = (0..13).map(|at| format!("a{at}: u64")).collect();
+    let many =
+        |attribute: &str, count| program(attribute, &format!("({}) -> i32", params[..count].join(", ")));
+    accepts(many("@uprobe(\"/bin/sh:main\")", 12));
+    refuses(many("@uprobe(\"/bin/sh:main\")", 13), "KS0508");
+    refuses(many("@uprobe(\"/bin/sh:main+0x4\")", 7), "KS0508");
+    refuses(many("@uretprobe(\"/bin/sh:main\")", 2), "KS0508");
+}
+
 #[test]
 fn lf_070_probes_of_system_calls() {
     let openat = program("@probe(\"sys_openat\")", "(dfd: i32, name: *u8, flags: i32, mode: u32) -> i32");

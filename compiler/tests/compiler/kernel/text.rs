@@ -1,7 +1,8 @@
 //! Output of the compiler's stages, rejected scripts, and reproducible builds.
 
-use ks_compiler_testing::kernel_half::{object, perf_program};
+use ks_compiler_testing::kernel_half::{build, object, perf_program};
 use ks_compiler_testing::loaded::Loaded;
+use ks_wit::section::Arch;
 
 #[test]
 fn a_program_that_counts_is_five_instructions() {
@@ -165,4 +166,27 @@ fn root_map_entries_are_what_the_script_stored() {
         (&5.into(), &0.into(), &0.into()),
         "{stats:?}"
     );
+}
+
+/// Source: System V ABI, AMD64 Supplement, 3.2.3; Procedure Call Standard for the Arm 64-bit Architecture, 6.8.2.
+#[test]
+fn arguments_that_no_register_has_are_on_the_stack() {
+    let params: Vec<_> = (0..10).map(|at| format!("a{at}: u64")).collect();
+    let values: Vec<_> = (0..10).map(|at| format!("a{at}")).collect();
+    let script = format!(
+        "var sum: u64 = 0\n@uprobe(\"/bin/true:main\")\nfn enters({}) -> i32 {{\nsum = {}\nreturn 0\n}}\n",
+        params.join(", "),
+        values.join(" ^ ")
+    );
+    for (arch, stack, offsets) in
+        [(Arch::X86_64, 152, [8, 16, 24, 32].as_slice()), (Arch::Aarch64, 248, &[0, 8])]
+    {
+        let object = build(&script, &[], arch).unwrap_or_else(|errors| panic!("{errors:#?}"));
+        let text = object.disassembly();
+        assert_eq!(text.matches("call bpf_probe_read_user").count(), offsets.len(), "{arch:?}: {text}");
+        assert!(text.contains(&format!(" + {stack})")), "{arch:?}: {text}");
+        for offset in offsets.iter().filter(|offset| **offset > 0) {
+            assert!(text.contains(&format!(" -= -{offset}\n")), "{arch:?}: {offset}: {text}");
+        }
+    }
 }

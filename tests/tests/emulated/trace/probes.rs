@@ -1,9 +1,13 @@
 //! Functions of the kernel, hooks, and functions of programs: the attach points of the kernel.
 
 use std::fs;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ks_tests::Folder;
 use ks_tests::emulated::here_or_inside;
+use nix::sys::socket::{MsgFlags, send};
 
 use crate::trace::{Opener, WAIT, has_kprobes, has_trampolines, run};
 
@@ -53,6 +57,36 @@ fn traced_probe_at_an_offset() {
     let ran = run("offset", script);
     drop(opener);
     assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+/// Packets of 1000 bytes to another local address, sent without waiting.
+fn send_packets(stop: &AtomicBool) {
+    let to = UdpSocket::bind("127.0.0.2:0").expect("the loopback interface is up");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("as above");
+    socket.connect(to.local_addr().expect("it is bound")).expect("a local address");
+    while !stop.load(Ordering::Relaxed) {
+        // Nobody receives them.
+        let _ = send(socket.as_raw_fd(), &[0; 1000], MsgFlags::MSG_DONTWAIT);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+/// The function has ten parameters, of which registers have six.
+#[test]
+fn traced_arguments_on_the_stack_of_a_function() {
+    if !here_or_inside("kprobes", has_kprobes()) {
+        return;
+    }
+    let script = include_str!("../scripts/probes_arguments_on_the_stack.ks");
+    let stop = AtomicBool::new(false);
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| send_packets(&stop));
+        let ran = run("many", script);
+        stop.store(true, Ordering::Relaxed);
+        ran
+    });
+    let expected = format!("ip_make_skb 1008 8 127.0.0.2 {:x}", MsgFlags::MSG_DONTWAIT.bits());
+    assert!(ran.code == 0 && ran.stdout.lines().next() == Some(&expected), "{ran:#?}");
 }
 
 /// The counter is an event of its own, and a program at the same function takes no hits from it.

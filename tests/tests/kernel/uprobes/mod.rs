@@ -2,6 +2,7 @@
 //! program, and so does one in another file than the inspected one.
 #![cfg(target_arch = "x86_64")]
 
+mod arguments;
 mod files;
 mod functions;
 
