@@ -19,8 +19,10 @@ use crate::object::btf::{Btf, BtfKind, TypeId};
 const RECORD: &str = "trace_event_raw_";
 const FILLS: &str = "trace_event_raw_event_";
 const RAW: &str = "btf_trace_";
-/// Prefix of a function per event (since v6.4) whose parameters have names; those of the typedef have none.
-const STUB: &str = "__probestub_";
+/// Prefixes of functions per event whose parameters have names; those of the typedef have none.
+///
+/// Source: include/linux/tracepoint.h, `__DEFINE_TRACE_EXT`: the first since v6.4, the second since v5.10.
+const NAMING: [&str; 2] = ["__probestub_", "__traceiter_"];
 
 /// An existing event.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,10 +119,11 @@ impl KernelTypes {
         };
         let typedef = btf.find(&format!("{RAW}{event}"), BtfKind::Typedef).ok_or_else(missing)?;
         let unnamed = convert::proto(btf, typedef).ok_or(KernelLookupError::Unreadable)?;
-        let stub =
-            btf.find(&format!("{STUB}{event}"), BtfKind::Func).and_then(|stub| convert::proto(btf, stub));
-        let named = stub.filter(|stub| {
-            stub.params.iter().map(|param| &param.ty).eq(unnamed.params.iter().map(|param| &param.ty))
+        let protos = NAMING
+            .iter()
+            .filter_map(|prefix| convert::proto(btf, btf.find(&format!("{prefix}{event}"), BtfKind::Func)?));
+        let named = protos.into_iter().find(|named| {
+            named.params.iter().map(|param| &param.ty).eq(unnamed.params.iter().map(|param| &param.ty))
         });
         // The first parameter is the probe's own data.
         let arguments = named.unwrap_or(unnamed).params.into_iter().skip(1).enumerate();
