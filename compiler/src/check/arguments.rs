@@ -17,6 +17,8 @@ const REGISTER_PARAMS: usize = 6;
 /// Maximum number of arguments of a tracepoint, each a 64-bit word of the context, and of a function. Source:
 /// include/linux/bpf.h, `MAX_BPF_FUNC_ARGS`, v6.12.
 const MAX_PARAMS: usize = 12;
+/// Number of registers that hold arguments of Go's functions on x86-64, the smaller one.
+const GO_PARAMS: usize = 9;
 
 /// The parameters that a program may take.
 struct Arguments {
@@ -111,6 +113,7 @@ impl Checker<'_> {
         let limit = match kind {
             ProgramKind::RawTracepoint => MAX_PARAMS,
             ProgramKind::Retprobe | ProgramKind::Lsm => REGISTER_PARAMS + 1,
+            ProgramKind::Uprobe if matches!(signature.target, Target::User { go: true, .. }) => GO_PARAMS,
             ProgramKind::Probe | ProgramKind::Uprobe if self.system_call(&signature.target).is_none() => {
                 if let Some((param, _)) = typed.get(REGISTER_PARAMS) {
                     let span = param.name.span;

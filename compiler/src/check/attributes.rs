@@ -5,10 +5,11 @@ use ks_wit::program_kind::{Argument, PROGRAM_KINDS};
 use ks_wit::target::{NO_LINES, Spot, UprobeTarget};
 
 use super::Checker;
+use super::builtin::literal_text;
 use crate::ast::{self, Attribute, StrLit};
 use crate::diag::Diagnostic;
 use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
-use crate::hir::{FunctionKind, Target};
+use crate::hir::{FunctionKind, ProgramKind, Target};
 
 /// The kind of function that an attribute declares, with the form of the attribute's argument.
 struct AttributeSpec {
@@ -80,6 +81,12 @@ impl Checker<'_> {
         if !spec.in_011 {
             self.strict(first.span, &format!("attribute `@{}`", spec.name));
         }
+        if let [abi] = first.more.as_slice()
+            && spec.kind == FunctionKind::Program(ProgramKind::Uprobe)
+            && abi.name.as_ref().is_some_and(|name| name.name == "abi")
+        {
+            return Some((spec.kind, self.go_target(&spec, first, &abi.value)?));
+        }
         if let Some(argument) = first.more.first() {
             self.report(
                 Diagnostic::error(208, argument.span(), "an attribute takes one string or nothing")
@@ -89,6 +96,23 @@ impl Checker<'_> {
         }
         let target = self.target(&spec, first)?;
         Some((spec.kind, target))
+    }
+
+    /// Returns the attach point of `@uprobe("path:function", abi: "go")`; `None` if it was reported.
+    fn go_target(&mut self, spec: &AttributeSpec, attribute: &Attribute, abi: &ast::Expr) -> Option<Target> {
+        if literal_text(abi) != Some(b"go") {
+            self.report(
+                Diagnostic::error(417, abi.span, "the calling convention of `abi` is \"go\"")
+                    .help("without `abi` it is that of C"),
+            );
+            return None;
+        }
+        match self.target(spec, attribute)? {
+            Target::User { path, symbol, offset, .. } => {
+                Some(Target::User { path, symbol, offset, go: true })
+            }
+            _ => None,
+        }
     }
 
     fn report_unknown(&mut self, attribute: &Attribute) {
@@ -260,7 +284,7 @@ fn user_location(text: &str) -> Result<Target, String> {
         }
         Spot::Line { .. } => return Err(NO_LINES.to_owned()),
     };
-    Ok(Target::User { path: path.to_owned(), symbol, offset })
+    Ok(Target::User { path: path.to_owned(), symbol, offset, go: false })
 }
 
 /// The allowed periods of a timer in nanoseconds, 1 ms to 1 day. A run may take as long as any run of a

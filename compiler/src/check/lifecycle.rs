@@ -313,7 +313,7 @@ fn other_target(target: &Target, kind: Option<FunctionKind>, given: &str) -> Opt
             return None;
         }
         Target::Name(name) => name.clone(),
-        Target::User { path, symbol: Some(symbol), offset: 0 } => {
+        Target::User { path, symbol: Some(symbol), offset: 0, .. } => {
             if given == path || given == symbol {
                 return None;
             }

@@ -101,6 +101,8 @@ pub enum Target {
         symbol: Option<String>,
         /// Offset in bytes from the symbol, or from the start of the file.
         offset: u64,
+        /// Whether the arguments are passed as Go does: `abi: "go"`.
+        go: bool,
     },
     /// The period of a timer: `@timer("10ms")`.
     Period {

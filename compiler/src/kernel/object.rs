@@ -20,11 +20,12 @@ use super::section;
 use crate::bpf::{
     self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, LabelError, MapRef, disasm,
 };
-use crate::hir::{ExternId, FuncId, GlobalId, Hir, HirFunction};
+use crate::hir::{self, ExternId, FuncId, FunctionKind, GlobalId, Hir, HirFunction, ProgramKind};
 use crate::index::Id;
 use crate::object::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
 use crate::object::build::{BuildError, CodeSection, FunctionBody, FunctionDecl, ObjectBuilder};
 use crate::object::model::Presence;
+use crate::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeKind;
@@ -140,7 +141,20 @@ impl<'a> Assembly<'a> {
         let name = self.symbol(id);
         self.symbols.insert(id, name.clone());
         let decl = FunctionDecl { name, section, linkage, proto };
-        self.functions.insert(id, self.builder.declare_function(decl));
+        let found = self.builder.declare_function(decl);
+        if let Some(convention) = self.convention(function) {
+            self.builder.set_attribute(found, convention);
+        }
+        self.functions.insert(id, found);
+    }
+
+    /// The attribute of a program that takes arguments of a function of a user program.
+    fn convention(&self, function: &HirFunction) -> Option<&'static str> {
+        let hir::Target::User { go, .. } = function.target else { return None };
+        let mut params = function.params.iter().map(|param| function.locals[*param].ty);
+        let takes_arguments = function.kind == FunctionKind::Program(ProgramKind::Uprobe)
+            && params.any(|ty| !self.hir.types.is_context_pointer(ty));
+        takes_arguments.then_some(if go { ARGUMENTS_OF_GO } else { ARGUMENTS_OF_C })
     }
 
     /// Declares a helper of the script for pointers of certain kinds: what is passed of a pointer are numbers

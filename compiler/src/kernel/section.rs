@@ -30,10 +30,10 @@ pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
         }
         (_, Target::Function { name, offset: None }) => format!("{section}/{}", symbol(function, name, arch)),
         (_, Target::Tracepoint { category, event }) => format!("{section}/{category}/{event}"),
-        (_, Target::User { path, symbol: Some(symbol), offset }) => {
+        (_, Target::User { path, symbol: Some(symbol), offset, .. }) => {
             format!("{section}/{path}:{symbol}+{offset}")
         }
-        (_, Target::User { path, symbol: None, offset }) => format!("{section}/{path}:+{offset}"),
+        (_, Target::User { path, symbol: None, offset, .. }) => format!("{section}/{path}:+{offset}"),
         (_, Target::None | Target::Period { .. }) => section.to_owned(),
     }
 }

@@ -234,7 +234,7 @@ fn own_targets(function: &HirFunction) -> Vec<String> {
             }
             _ => texts.push(name.clone()),
         },
-        Target::User { path, symbol, offset } => {
+        Target::User { path, symbol, offset, .. } => {
             let symbol = symbol.as_deref().unwrap_or_default();
             let in_file = match offset {
                 0 => vec![symbol.to_owned(), format!("{symbol}+0")],

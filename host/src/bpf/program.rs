@@ -16,6 +16,7 @@ use super::map::Map;
 use super::occupant::OccupantFinder;
 use super::statistics::SkippedRuns;
 use super::sys;
+use crate::probed::Convention;
 
 /// The type of a program in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,9 @@ pub struct Program<'object> {
     pub(super) occupants: Option<&'object OccupantFinder>,
     /// The map of its timer; none for other kinds.
     pub(super) timer: Option<&'object Arc<Map>>,
+    /// The convention by which it reads the arguments of a function; none if it reads none, or the object does
+    /// not tell.
+    pub(super) convention: Option<Convention>,
 }
 
 impl Program<'_> {

@@ -5,6 +5,8 @@
 //!
 //! Source: elf(5); System V ABI, "Object Files"; `include/uapi/linux/elf.h`, v6.18.
 
+#[cfg(feature = "plugins")]
+use std::io::Read as _;
 use std::ops::ControlFlow;
 
 use super::code::Machine;
@@ -346,6 +348,39 @@ impl<'file> Image<'file> {
             start.and_then(|name| name.split(|byte| *byte == 0).next()).is_some_and(&is_wanted)
         };
         self.sections.iter().find(is_wanted).filter(|section| section.is_plain())
+    }
+
+    /// Returns the bytes of a section of debug information, uncompressed. None if there is no such section, if
+    /// it has more than `most` bytes, or is compressed by another method than zlib.
+    ///
+    /// Source: System V ABI, Section Compression: `Elf64_Chdr` has 24 bytes.
+    #[cfg(feature = "plugins")]
+    pub(super) fn debug_section(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, ProbePointError> {
+        const ZLIB: u32 = 1;
+        const HEADER: usize = 24;
+        let is_wanted = |section: &&Section| {
+            let start = usize::try_from(section.name).ok().and_then(|start| self.section_names.get(start..));
+            start.and_then(|found| found.split(|byte| *byte == 0).next()) == Some(name.as_bytes())
+        };
+        let found = self.sections.iter().find(is_wanted);
+        let Some(section) = found.filter(|one| one.kind != SHT_NOBITS && one.bytes <= most) else {
+            return Ok(None);
+        };
+        let bytes = self.bytes(section.offset, section.bytes)?;
+        if section.is_plain() {
+            return Ok(Some(bytes));
+        }
+        let Some((header, packed)) = bytes.split_at_checked(HEADER).filter(|_| self.wide) else {
+            return Ok(None);
+        };
+        let fields = Fields { bytes: header, wide: true };
+        let size = fields.word(8);
+        if fields.u32(0) != ZLIB || size > most {
+            return Ok(None);
+        }
+        let mut unpacked = Vec::new();
+        let mut reader = flate2::read::ZlibDecoder::new(packed).take(size);
+        Ok(reader.read_to_end(&mut unpacked).is_ok().then_some(unpacked))
     }
 
     /// Returns the symbol tables: `.symtab` and `.dynsym`.

@@ -107,6 +107,9 @@ pub enum ProbePointError {
          write over something else than the address to return to"
     )]
     NoCall(u64),
+    /// The program reads arguments by another convention than the function is called by.
+    #[error("{0}")]
+    Convention(String),
     /// A return probe in a file that contains Go code.
     #[error(
         "it has code in Go (it has a {sign}): Go's runtime moves stacks and walks them, and ends the program \
@@ -154,9 +157,10 @@ impl ProbePointError {
             ProbePointError::TooLarge(_)
             | ProbePointError::LongFunction(_)
             | ProbePointError::TooMany { .. } => FailureKind::Limit,
-            ProbePointError::Machine(_) | ProbePointError::TextRelocations | ProbePointError::Line => {
-                FailureKind::Unsupported
-            }
+            ProbePointError::Machine(_)
+            | ProbePointError::TextRelocations
+            | ProbePointError::Line
+            | ProbePointError::Convention(_) => FailureKind::Unsupported,
             ProbePointError::OtherFile
             | ProbePointError::BehindFunction { .. }
             | ProbePointError::NoCode(_)
@@ -172,6 +176,9 @@ impl ProbePointError {
     pub fn remedy(&self) -> &'static str {
         match self {
             ProbePointError::File(FileError::Changed) => "try again when nobody writes the file",
+            ProbePointError::Convention(_) => {
+                "take no parameters there, or `regs: *pt_regs` alone and its members"
+            }
             ProbePointError::OtherFile => {
                 "name the file itself (`realpath` shows its path), in the policy and in the plugin"
             }

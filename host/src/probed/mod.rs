@@ -27,6 +27,8 @@ mod elf;
 mod error;
 mod frames;
 mod go;
+#[cfg(feature = "plugins")]
+mod language;
 mod names;
 mod notes;
 mod starts;
@@ -40,6 +42,8 @@ use std::sync::Weak;
 use elf::Image;
 pub use error::ProbePointError;
 use ks_wit::target::{Spot, UprobeTarget};
+#[cfg(feature = "plugins")]
+pub(crate) use language::Convention;
 use names::{NamedOffset, NamedOffsets};
 
 #[cfg(feature = "plugins")]
@@ -60,6 +64,10 @@ pub enum ProbeMoment {
 pub(crate) enum When<'a> {
     /// Before the instruction executes.
     Instruction,
+    /// Before the instruction executes, for a program that reads arguments by this convention. Rejected if the
+    /// function is called by another one.
+    #[cfg(feature = "plugins")]
+    Arguments(Convention),
     /// When the function that starts there returns. Rejected for a file with Go code unless the closure
     /// allows its path.
     #[cfg_attr(
@@ -73,6 +81,8 @@ impl When<'_> {
     fn moment(self) -> ProbeMoment {
         match self {
             When::Instruction => ProbeMoment::Instruction,
+            #[cfg(feature = "plugins")]
+            When::Arguments(_) => ProbeMoment::Instruction,
             When::Return(_) => ProbeMoment::Return,
         }
     }
@@ -124,6 +134,11 @@ impl ProbePoint {
             Spot::Line { .. } => return Err(ProbePointError::Line),
         };
         offsets.iter().try_for_each(|target| starts::prove(&image, target.offset, when.moment()))?;
+        #[cfg(feature = "plugins")]
+        if let When::Arguments(convention) = when {
+            let addresses = offsets.iter().filter_map(|target| image.address_of(target.offset));
+            language::check(&image, addresses, convention)?;
+        }
         let (file, copies) = (Arc::new(file), Arc::from(copies));
         let point = |target: NamedOffset| ProbePoint {
             file: Arc::clone(&file),

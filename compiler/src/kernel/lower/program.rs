@@ -41,6 +41,11 @@ const X86_STACK_POINTER: i16 = 152;
 const ARM_ARGUMENTS: [i16; 8] = [0, 8, 16, 24, 32, 40, 48, 56];
 const ARM_STACK_POINTER: i16 = 248;
 
+/// Offsets of the words of arguments of Go's functions on x86-64; on arm64 they are `x0` to `x15`.
+///
+/// Source: cmd/compile/abi-internal.md of Go 1.17 to 1.25.
+const GO_X86_ARGUMENTS: [i16; 9] = [80, 40, 88, 112, 104, 72, 64, 56, 48];
+
 /// Offsets of the arguments and of the result in the record of a system call's tracepoint, after the common
 /// fields and the call's number.
 ///
@@ -117,11 +122,19 @@ impl<'a> Lowerer<'a> {
         if self.is_arm() { word_offset(index) } else { x86.get(index).copied().unwrap_or_default() }
     }
 
-    /// An argument of a function at its entry: the stack has those that no register has, after the return
+    /// An argument of a function at its entry, as C passes it: the stack has those that no register has, after the return
     /// address on x86-64. What cannot be read is 0.
     ///
     /// Source: System V Application Binary Interface, AMD64 Supplement, 3.2.3.
     fn passed_argument(&mut self, context: Value, index: usize) -> Value {
+        if let Target::User { go: true, .. } = self.active.source.target {
+            let offset = if self.is_arm() {
+                word_offset(index)
+            } else {
+                GO_X86_ARGUMENTS.get(index).copied().unwrap_or_default()
+            };
+            return self.context_word(context, offset);
+        }
         let (registers, stack, first): (&[i16], _, _) = if self.is_arm() {
             (&ARM_ARGUMENTS, ARM_STACK_POINTER, 0)
         } else {

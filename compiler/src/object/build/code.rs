@@ -60,6 +60,9 @@ pub(super) fn lay_out(
         let FunctionDecl { name, proto, linkage, .. } = &function.decl;
         let body = body(function)?;
         let func = btf.func(name, *proto, *linkage);
+        if let Some(attribute) = function.attribute {
+            btf.decl_tag(attribute, func, None);
+        }
         let lowering = Lowering { name, placement, code: &code, functions, globals };
         let (bytes, relocations) = lowering.lower(&body.code)?;
         if let (Some(section), Some(ext)) =

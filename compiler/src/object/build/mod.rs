@@ -164,6 +164,8 @@ const PROG_ARRAY: u32 = 3;
 
 struct ObjectFunction {
     decl: FunctionDecl,
+    /// An attribute of the function in BTF.
+    attribute: Option<&'static str>,
     body: Option<FunctionBody>,
 }
 
@@ -257,8 +259,16 @@ impl ObjectBuilder {
 
     /// Declares a function whose body is defined later, so that functions can refer to each other.
     pub fn declare_function(&mut self, decl: FunctionDecl) -> FunctionRef {
-        self.functions.push(ObjectFunction { decl, body: None });
+        self.functions.push(ObjectFunction { decl, attribute: None, body: None });
         FunctionRef(last_index(self.functions.len()))
+    }
+
+    /// Gives a declared function an attribute in BTF.
+    pub fn set_attribute(&mut self, function: FunctionRef, attribute: &'static str) {
+        match self.functions.get_mut(function.0 as usize) {
+            Some(declared) => declared.attribute = Some(attribute),
+            None => _ = self.error.get_or_insert(BuildError::Foreign(Symbol::Function(function))),
+        }
     }
 
     /// Defines the body of a declared function. [`ObjectBuilder::finish`] reports a second body.

@@ -10,9 +10,24 @@
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Attribute(String);
 
+/// The attribute of a program that reads the arguments of a function as C passes them. The kernel ignores it;
+/// the host compares it with the function's language.
+pub const ARGUMENTS_OF_C: &str = "arguments:c";
+/// The attribute of a program that reads the arguments of a function as Go passes them.
+pub const ARGUMENTS_OF_GO: &str = "arguments:go";
+
 /// Accepted attributes of declarations.
-const DECLARATIONS: [&str; 7] =
-    ["arg:ctx", "arg:nonnull", "arg:nullable", "arg:trusted", "arg:untrusted", "bpf_fastcall", "bpf_kfunc"];
+const DECLARATIONS: [&str; 9] = [
+    "arg:ctx",
+    "arg:nonnull",
+    "arg:nullable",
+    "arg:trusted",
+    "arg:untrusted",
+    ARGUMENTS_OF_C,
+    ARGUMENTS_OF_GO,
+    "bpf_fastcall",
+    "bpf_kfunc",
+];
 
 /// Accepted attributes of types.
 const TYPES: [&str; 7] = ["kptr", "kptr_untrusted", "percpu", "percpu_kptr", "rcu", "uninit", "user"];

@@ -111,7 +111,7 @@ impl Program<'_> {
         rules: FileRules<'_>,
     ) -> Result<Vec<ProbeAttachPoint>, BpfError> {
         let when = match self.probe_kind()?.moment {
-            ProbeMoment::Instruction => When::Instruction,
+            ProbeMoment::Instruction => self.convention.map_or(When::Instruction, When::Arguments),
             ProbeMoment::Return => When::Return(rules.go_returns),
         };
         self.find_in_file(target, when, rules)

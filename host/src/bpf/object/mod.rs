@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::model::{DataKind, Side};
-use ks_compiler::object::table::{ProgramType, TargetForm};
+use ks_compiler::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, ProgramType, TargetForm};
 use ks_wit::object::{PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use libbpf_rs::MapType;
 use nix::errno::Errno;
@@ -41,6 +41,7 @@ use super::statistics::RunTime;
 use super::sys;
 use crate::host_bytes::HostBytes;
 use crate::policy::{self, Admitted, Class, PluginObject, Policy, Readmission};
+use crate::probed::Convention;
 
 /// Upper limit of load attempts while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
@@ -453,7 +454,18 @@ impl Object {
         let loaded_program = loaded.program(name).ok_or(BpfError::NoObject)?;
         let timer = loaded.maps.get(&timer_map(name));
         let (supervisor, occupants) = (self.supervisor.as_ref(), self.occupants.as_ref());
-        Ok(Program { loaded: loaded_program, supervisor, occupants, timer })
+        let convention = self.convention(name);
+        Ok(Program { loaded: loaded_program, supervisor, occupants, timer, convention })
+    }
+
+    /// Returns the convention by which a program reads the arguments of a function, if the object tells it.
+    fn convention(&self, program: &str) -> Option<Convention> {
+        let (_, program) = self.model().program(program)?;
+        program.body.notes.iter().find_map(|note| match note.attribute.as_str() {
+            ARGUMENTS_OF_C => Some(Convention::C),
+            ARGUMENTS_OF_GO => Some(Convention::Go),
+            _ => None,
+        })
     }
 
     /// Registers the kernel struct (struct_ops) that the object defines under this name. Loads the object if

@@ -5,6 +5,7 @@
 mod arguments;
 mod files;
 mod functions;
+mod go_arguments;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -243,8 +244,10 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
         built
     };
     let attached = |program: &Path, kind: &str, arguments: &[&str]| {
+        // Nothing tells where the arguments of its functions are.
+        let params = if kind == "uprobe" { "" } else { "value: u64" };
         let script = format!(
-            "@{kind}(\"{}:limit\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
+            "@{kind}(\"{}:limit\")\nfn hit({params}) -> i32 {{ return 0 }}\n\
              fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n \
              print(\"attached\")\n return 0 }}",
             program.display()
