@@ -29,4 +29,5 @@ mod storage;
 mod taken_over;
 mod test_bed;
 mod timers;
+mod tools;
 mod trace;
