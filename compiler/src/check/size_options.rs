@@ -29,60 +29,64 @@ impl Checker<'_> {
     pub(super) fn find_size_options(&mut self, main: Option<(FuncId, &ast::AstFunction)>) {
         for (map, size) in std::mem::take(&mut self.sized_by_option) {
             let Size::Option { options, field } = size else { continue };
-            match self.size_option(main, &options, &field) {
-                Ok((position, entries)) => {
-                    self.maps[map].size_option = Some(position);
-                    self.maps[map].max_entries = entries;
-                }
-                Err(error) => self.report(error),
+            if let Some((position, entries)) = self.size_option(main, &options, &field) {
+                self.maps[map].size_option = Some(position);
+                self.maps[map].max_entries = entries;
             }
         }
     }
 
-    /// Returns the position of an option's field, and its default.
+    /// Returns the position of an option's field, and its default; `None` if an error was reported.
     fn size_option(
-        &self,
+        &mut self,
         main: Option<(FuncId, &ast::AstFunction)>,
         options: &Ident,
         field: &Ident,
-    ) -> Result<(usize, u32), Diagnostic> {
+    ) -> Option<(usize, u32)> {
         let main = main.filter(|(_, function)| {
             function.params.first().is_some_and(|param| param.name.name == options.name)
         });
         let ty = main.and_then(|(main, _)| self.signatures[main].params.first().copied());
         let Some(&TypeKind::Struct(id)) = ty.map(|ty| self.types.kind(ty)) else {
             let text = format!("`{}` is not the parameter of `main`", options.name);
-            return Err(Diagnostic::error(204, options.span, text)
-                .note("a size is a literal, a constant of the top level, or an option of the script")
-                .help(
-                    "write `fn main(args: Args) -> i32`; a script without `main` has `struct Args` as `args`",
-                ));
+            self.report(
+                Diagnostic::error(204, options.span, text)
+                    .note("a size is a literal, a constant of the top level, or an option of the script")
+                    .help(
+                        "write `fn main(args: Args) -> i32`; a script without `main` has `struct Args` as `args`",
+                    ),
+            );
+            return None;
         };
         let fields = &self.types.struct_def(id).fields;
         let Some(position) = fields.iter().position(|one| one.name == field.name) else {
             let names = fields.iter().map(|one| one.name.as_str());
             let text = format!("no option `{}`", field.name);
-            return Err(Diagnostic::error(304, field.span, text).suggest_near(
+            let error = Diagnostic::error(304, field.span, text).suggest_near(
                 field.span,
                 "option",
                 &field.name,
                 names,
-            ));
+            );
+            self.report(error);
+            return None;
         };
         let found = &fields[position];
         if found.ty != self.types.common().u32 {
             let text = format!("the option `{}` must be a `u32`", field.name);
-            return Err(Diagnostic::error(606, field.span, text)
-                .label(format!("this is `{}`", self.types.name(found.ty))));
+            let label = format!("this is `{}`", self.types.name(found.ty));
+            self.report(Diagnostic::error(606, field.span, text).label(label));
+            return None;
         }
         let default = found.default.as_deref().and_then(|bytes| bytes.try_into().ok());
-        match default.map_or(0, u32::from_le_bytes) {
-            0 => {
-                Err(Diagnostic::error(606, field.span, format!("the option `{}` has no default", field.name))
+        let entries = default.map_or(0, u32::from_le_bytes);
+        if entries == 0 {
+            self.report(
+                Diagnostic::error(606, field.span, format!("the option `{}` has no default", field.name))
                     .note("it is the size of the map where the option is not given")
-                    .help(format!("write `{}: u32 = 10240` in its struct", field.name)))
-            }
-            entries => Ok((position, entries)),
+                    .help(format!("write `{}: u32 = 10240` in its struct", field.name)),
+            );
         }
+        (entries > 0).then_some((position, entries))
     }
 }

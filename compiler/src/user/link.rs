@@ -212,12 +212,9 @@ fn own_targets(function: &HirFunction) -> Vec<String> {
             if function.system_call.is_some() {
                 names.extend(["__x64_", "__arm64_"].map(|prefix| format!("{prefix}{name}")));
             }
-            match offset {
-                Some(offset) => {
-                    texts.extend(names.iter().map(|name| format!("{name}+{offset}")));
-                    texts.extend(names.iter().map(|name| format!("{name}+{offset:#x}")));
-                }
-                None => {}
+            if let Some(offset) = offset {
+                texts.extend(names.iter().map(|name| format!("{name}+{offset}")));
+                texts.extend(names.iter().map(|name| format!("{name}+{offset:#x}")));
             }
             if offset.unwrap_or_default() == 0 {
                 texts.extend(names);
