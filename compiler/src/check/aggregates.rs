@@ -172,15 +172,31 @@ impl Addition<'_> {
         stmts
     }
 
-    /// Returns the histogram, with the key in a variable if it is more than a name or a literal.
+    /// Returns the histogram, with each part of its key evaluated once.
     fn evaluated_base(&self, stmts: &mut Vec<ast::Stmt>) -> ast::Expr {
-        let ExprKind::Index(of, key) = &strip(self.base).kind else { return self.base.clone() };
-        if matches!(strip(key).kind, ExprKind::Int(_) | ExprKind::Str(_) | ExprKind::Name(_)) {
-            return self.base.clone();
+        let ExprKind::Index(map, key) = &strip(self.base).kind else { return self.base.clone() };
+        let key = evaluated_index(key, self.span, stmts);
+        At(self.base.span).index((**map).clone(), key)
+    }
+}
+
+/// Returns the key of a map with each part evaluated once: what is more than a name or a literal goes to a
+/// variable, whose name is unique by the source range `of`.
+pub(super) fn evaluated_index(key: &ast::Expr, of: Span, stmts: &mut Vec<ast::Stmt>) -> ast::Expr {
+    let mut evaluated = |part: &ast::Expr, index: usize| {
+        if matches!(strip(part).kind, ExprKind::Int(_) | ExprKind::Str(_) | ExprKind::Name(_)) {
+            return part.clone();
         }
-        let name = format!("(key {})", self.span.start);
-        stmts.push(At(key.span).var(&name, (**key).clone()));
-        let at = At(self.base.span);
-        at.index((**of).clone(), at.name(&name))
+        let name = format!("(key {} {index})", of.start);
+        let at = At(part.span);
+        stmts.push(at.var(&name, part.clone()));
+        at.name(&name)
+    };
+    match &strip(key).kind {
+        ExprKind::Keys(parts) => {
+            let parts = parts.iter().enumerate().map(|(index, part)| evaluated(part, index)).collect();
+            ast::Expr { kind: ExprKind::Keys(parts), span: key.span }
+        }
+        _ => evaluated(key, 0),
     }
 }

@@ -91,6 +91,7 @@ impl Body<'_, '_> {
             ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => {
                 self.record_bytes(expr, wanted).unwrap_or_else(|| self.load(expr))
             }
+            ast::ExprKind::Keys(parts) => self.key_of_parts(parts, wanted, span),
             ast::ExprKind::Call { callee, args } => {
                 let outer = std::mem::replace(&mut self.destination, wanted);
                 let found = self.call(callee, args, span);

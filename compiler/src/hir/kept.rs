@@ -147,6 +147,27 @@ impl Visitor for Named {
     }
 }
 
+/// Maps from which programs remove entries. Those that nothing declares hold what is under way.
+struct Removed(BTreeSet<MapId>);
+
+impl Removed {
+    fn of(hir: &Hir) -> Removed {
+        let mut removed = Removed(BTreeSet::new());
+        for function in hir.functions.iter().filter(|one| one.kind.half() == Half::Kernel) {
+            visit::block(&mut removed, &function.body);
+        }
+        removed
+    }
+}
+
+impl Visitor for Removed {
+    fn stmt(&mut self, stmt: &Stmt) {
+        if let StmtKind::Remove { map, .. } = stmt.kind {
+            self.0.insert(map);
+        }
+    }
+}
+
 /// What a script keeps and does not read, in the order of the declarations.
 struct Kept {
     maps: Vec<MapId>,
@@ -157,10 +178,12 @@ struct Kept {
 
 impl Kept {
     fn of(hir: &Hir, named: &Named) -> Kept {
+        let removed = Removed::of(hir);
         let is_shown = |ty: TypeId, name: &str| !columns(&hir.types, ty, name).is_empty();
         let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
             let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
             is_kept
+                && !(hir.implied.contains(id) && removed.0.contains(id))
                 && is_printed_key(&hir.types, map.key)
                 && (is_shown(map.value, VALUE) || scale(hir, map.value).is_some())
         });

@@ -47,7 +47,31 @@ const BLOCK_SIZES: OneLiner = OneLiner {
     ours: r#"@tracepoint("block/block_rq_issue") { bytes.add(ctx->bytes) }"#,
 };
 
-const ALL: [OneLiner; 7] = [HELLO, OPENS, CALLS, READ_BYTES, RETURNED, READ_TIMES, BLOCK_SIZES];
+const CALLS_OF_PROCESSES: OneLiner = OneLiner {
+    theirs: "tracepoint:raw_syscalls:sys_enter { @[comm, pid] = count(); }",
+    ours: r#"@tracepoint("raw_syscalls/sys_enter") { n[comm(), pid()] += 1 }"#,
+};
+const READ_TIMES_TAKEN: OneLiner = OneLiner {
+    theirs: READ_TIMES.theirs,
+    ours: r#"@probe("vfs_read") { start[tid()] = time_ns() } @retprobe("vfs_read") if (var s = start.take(tid())) { ns[comm()].add(time_ns() - s) }"#,
+};
+const TWO_TARGETS: OneLiner = OneLiner {
+    theirs: "kprobe:vfs_read, kprobe:vfs_write { @[probe] = count(); }",
+    ours: r#"@probe("vfs_read", "vfs_write") { calls[comm()] += 1 }"#,
+};
+
+const ALL: [OneLiner; 10] = [
+    HELLO,
+    OPENS,
+    CALLS,
+    READ_BYTES,
+    RETURNED,
+    READ_TIMES,
+    BLOCK_SIZES,
+    CALLS_OF_PROCESSES,
+    READ_TIMES_TAKEN,
+    TWO_TARGETS,
+];
 
 #[test]
 fn equals_of_the_tutorial_are_short_scripts() {
@@ -268,6 +292,97 @@ fn root_keys_with_arrays_have_columns() {
         vec!["1", "4", "5", "20"],
     ];
     assert_eq!(lines, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_several_values_are_a_key() {
+    let script = r#"
+        @syscall_enter("write") {
+            if (comm() == "NAME") {
+                calls[comm(), count, fd as u32] += 1
+                sizes[fd as u32 + 7, "all"].add(count)
+                if (calls["nobody", 1, 1] != null) { delete calls["nobody", 1, 1] }
+            }
+        }
+        @end {
+            for (key, number in calls) { print("%s wrote %u %lld times", key.comm, key.count, number) }
+            print_map(calls)
+        }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 20);
+    let lines: Vec<Vec<&str>> =
+        outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected = [
+        vec![&dd.name, "wrote", "1", "20", "times"],
+        vec!["calls"],
+        vec!["comm", "count", "fd", "value"],
+        vec![&dd.name, "1", "1", "20"],
+        vec!["sizes[8,", "all]", "count", "20", "values,", "sum", "20,", "mean", "1"],
+    ];
+    assert_eq!(lines[..5], expected, "{outcome:#?}");
+    let script = r#"@syscall_enter("write") { n[comm(), count] += 1 }"#;
+    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd.command(50)));
+    let row = format!(r#""table":"n","row":{{"comm":"{}","count":1,"value":50}}"#, dd.name);
+    assert!(outcome.stdout.contains(&row), "{row}: {outcome:#?}");
+}
+
+#[test]
+fn root_entries_are_taken_once() {
+    let script = r#"
+        var slow : hash<u32, u64>(16)
+        var late : u64 = 0
+        @syscall_enter("write") { if (comm() == "NAME") { started[tid(), fd] = count; slow[tid()] = count } }
+        @syscall_exit("write") if (var bytes = started.take(tid(), 1)) {
+            returned[comm()] += bytes
+            var again = slow.take(tid())
+            if (var gone = slow.take(tid())) { late += gone } else if (var more = slow.take(tid())) { late += more }
+            late += again - 1
+        }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 30);
+    // What nothing declares and is removed from is not printed; what is declared is, and is empty.
+    let words: Vec<&str> = outcome.stdout.split_whitespace().collect();
+    let expected = ["late", "0", "slow", "key", "value", "returned", "key", "value", &dd.name, "30"];
+    assert_eq!(words, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_options_are_read_in_the_kernel_half() {
+    let script = r#"
+        struct Args { name: str(16) = "nobody", least: u64 = 1 }
+        @syscall_enter("write") if (comm() == args.name && count >= args.least) { n[fd] += 1 }
+        @begin { print("of %s", args.name) }"#;
+    let dd = Dd::new();
+    let observed = |options: &[&str]| {
+        let mut host = command("ks-host");
+        host.args(["-e", script, "--"]).args(options).arg("--exec").args(dd.command(40));
+        finish(&mut host).stdout
+    };
+    assert_eq!(observed(&[]), "of nobody\nn\nkey  value\n");
+    let of = format!("of {}\nn\nkey  value\n", dd.name);
+    assert_eq!(observed(&["--name", &dd.name]), format!("{of}  1     40\n"));
+    assert_eq!(observed(&["--name", &dd.name, "--least", "2"]), of);
+}
+
+#[test]
+fn root_an_attribute_has_several_targets() {
+    let script = r#"
+        @syscall_enter("write", "read") { if (comm() == "NAME") { n[comm(), count] += 1 } }
+        @tracepoint("syscalls/sys_exit_write", "syscalls/sys_exit_lseek") {
+            if (comm() == "NAME") { left[ctx->ret] += 1 }
+        }"#;
+    let dd = Dd::new();
+    let few = dd.observed(script, 100);
+    let outcome = dd.observed(script, 300);
+    let of_one_byte = |outcome: &Outcome| {
+        let row = outcome.stdout.lines().find(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.len() == 3 && words[..2] == [dd.name.as_str(), "1"]
+        });
+        let last = row.and_then(|row| row.split_whitespace().last().map(str::to_owned));
+        last.unwrap_or_else(|| panic!("{outcome:#?}")).parse::<u64>().expect("a number")
+    };
+    assert_eq!((of_one_byte(&few), of_one_byte(&outcome)), (200, 600), "{few:#?}\n{outcome:#?}");
 }
 
 #[test]
