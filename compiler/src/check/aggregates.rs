@@ -107,24 +107,8 @@ impl Body<'_, '_> {
             return false;
         };
         self.checker.strict(expr.span, "method `add` of a histogram");
-        let [value] = args else {
-            let text = format!("`{ADD}` takes {}, {} given", super::count(1), args.len());
-            self.report(Diagnostic::error(404, expr.span, text));
+        let Some((value, signed)) = self.added_integer(args, expr.span, "a histogram counts") else {
             return true;
-        };
-        let found = self.tried(|body| body.expr(value, None).expr.ty);
-        let signed = match self.checker.types.int(found) {
-            Some(int) => int.signed,
-            // Reports the errors of the value itself.
-            None if self.checker.types.is_error(found) => {
-                self.expr(value, None);
-                return true;
-            }
-            None => {
-                let text = format!("a histogram counts integers, not `{}`", self.type_name(found));
-                self.report(Diagnostic::error(401, value.span, text));
-                return true;
-            }
         };
         for stmt in (Addition { base, value, scale, signed, span: expr.span }).statements() {
             self.statement(&stmt, out);
@@ -134,7 +118,7 @@ impl Body<'_, '_> {
 }
 
 /// A value that is counted in a histogram.
-struct Addition<'a> {
+pub(super) struct Addition<'a> {
     base: &'a ast::Expr,
     value: &'a ast::Expr,
     scale: HistogramScale,
@@ -146,7 +130,7 @@ impl Addition<'_> {
     fn statements(&self) -> Vec<ast::Stmt> {
         let at = At(self.span);
         let mut stmts = Vec::new();
-        let base = self.evaluated_base(&mut stmts);
+        let base = Addition::evaluated_base(self.base, self.span, &mut stmts);
         // No script can spell these names, and each addition has its own.
         let name = format!("(value {})", self.span.start);
         let number = at.cast(self.value.clone(), if self.signed { "i64" } else { "u64" });
@@ -172,11 +156,11 @@ impl Addition<'_> {
         stmts
     }
 
-    /// Returns the histogram, with each part of its key evaluated once.
-    fn evaluated_base(&self, stmts: &mut Vec<ast::Stmt>) -> ast::Expr {
-        let ExprKind::Index(map, key) = &strip(self.base).kind else { return self.base.clone() };
-        let key = evaluated_index(key, self.span, stmts);
-        At(self.base.span).index((**map).clone(), key)
+    /// Returns what is added to, with each part of its key evaluated once.
+    pub(super) fn evaluated_base(base: &ast::Expr, of: Span, stmts: &mut Vec<ast::Stmt>) -> ast::Expr {
+        let ExprKind::Index(map, key) = &strip(base).kind else { return base.clone() };
+        let key = evaluated_index(key, of, stmts);
+        At(base.span).index((**map).clone(), key)
     }
 }
 

@@ -60,6 +60,7 @@ mod rings;
 mod same_sides;
 mod signatures;
 mod simple;
+mod stats;
 mod stmt;
 mod take;
 mod text;

@@ -61,7 +61,7 @@ impl Body<'_, '_> {
             return;
         }
         if let ast::StmtKind::Expr(expr) = &stmt.kind
-            && self.add_to_histogram(expr, out)
+            && (self.add_to_histogram(expr, out) || self.add_to_stats(expr, out))
         {
             return;
         }

@@ -20,6 +20,7 @@ pub mod names;
 pub mod objects;
 #[cfg(feature = "command")]
 pub mod print;
+pub mod statistics;
 mod stmt;
 pub mod visit;
 pub mod visit_mut;

@@ -176,3 +176,17 @@ fn lf_146_entries_are_taken() {
     refuses_both(map, "var x = a.take(1)", "KS0304");
     refuses_strict(in_main(map, "var x = m.take(1)"), "KS0211");
 }
+
+#[test]
+fn lf_147_statistics_of_integers() {
+    let stats = "var s : stats\nvar m : hash<u32, stats>(8)";
+    accepts_both(stats, "s.add(3)\nm[1].add(-4 as i16)\nvar z = s.mean + m[1].min + s.max + s.sum");
+    for (member, ty) in
+        [("count", "u64"), ("sum", "i64"), ("min", "i64"), ("mean", "i64"), ("overflow", "bool")]
+    {
+        has_type(stats, "", &format!("s.{member}"), ty);
+    }
+    refuses_both(stats, "s.add(\"text\")", "KS0401");
+    refuses_both("var m : percpu_hash<u32, stats>(8)", "", "KS0602");
+    refuses_strict(in_main(stats, ""), "KS0211");
+}
