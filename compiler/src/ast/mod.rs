@@ -509,7 +509,7 @@ impl Expr {
             ExprKind::Field { base, .. } => vec![base],
             ExprKind::Index(left, right) | ExprKind::Binary(_, left, right) => vec![left, right],
             ExprKind::Call { callee, args } => std::iter::once(&**callee).chain(args).collect(),
-            ExprKind::Array(elements) => elements.iter().collect(),
+            ExprKind::Array(elements) | ExprKind::Keys(elements) => elements.iter().collect(),
             ExprKind::Struct { fields, .. } => fields.iter().map(|(_, value)| value).collect(),
             ExprKind::New(_, flag) => flag.iter().map(|flag| &**flag).collect(),
             ExprKind::Match { value, arms } => {
@@ -560,6 +560,8 @@ pub enum ExprKind {
     },
     /// An element of an array, string or map: `e[i]`.
     Index(Box<Expr>, Box<Expr>),
+    /// The key of a map whose parts are given one by one: `a, b` in `m[a, b]`. Only there, and at least two.
+    Keys(Vec<Expr>),
     /// A call: `f(a, b)`.
     Call {
         /// The operand before the parentheses.

@@ -254,6 +254,7 @@ fn expr(one: &Expr) -> Node {
             list(if *arrow { "->" } else { "." }).with(expr(base)).with(name)
         }
         ExprKind::Index(base, index) => list("index").with(expr(base)).with(expr(index)),
+        ExprKind::Keys(parts) => list("keys").with_all(parts.iter().map(expr)),
         ExprKind::Call { callee, args } => list("call").with(expr(callee)).with_all(args.iter().map(expr)),
         ExprKind::New(ty, flag) => {
             list("new").with(type_text(ty)).with_all(flag.iter().map(|flag| expr(flag)))

@@ -284,7 +284,9 @@ impl Mover {
             | ExprKind::Bool(_)
             | ExprKind::Null
             | ExprKind::Name(_) => {}
-            ExprKind::Array(elements) => elements.iter_mut().for_each(|element| self.expr(element)),
+            ExprKind::Array(elements) | ExprKind::Keys(elements) => {
+                elements.iter_mut().for_each(|element| self.expr(element));
+            }
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.expr(inner),
             ExprKind::Field { base, arrow: _, name } => {
                 self.expr(base);

@@ -107,24 +107,8 @@ impl Body<'_, '_> {
             return false;
         };
         self.checker.strict(expr.span, "method `add` of a histogram");
-        let [value] = args else {
-            let text = format!("`{ADD}` takes {}, {} given", super::count(1), args.len());
-            self.report(Diagnostic::error(404, expr.span, text));
+        let Some((value, signed)) = self.added_integer(args, expr.span, "a histogram counts") else {
             return true;
-        };
-        let found = self.tried(|body| body.expr(value, None).expr.ty);
-        let signed = match self.checker.types.int(found) {
-            Some(int) => int.signed,
-            // Reports the errors of the value itself.
-            None if self.checker.types.is_error(found) => {
-                self.expr(value, None);
-                return true;
-            }
-            None => {
-                let text = format!("a histogram counts integers, not `{}`", self.type_name(found));
-                self.report(Diagnostic::error(401, value.span, text));
-                return true;
-            }
         };
         for stmt in (Addition { base, value, scale, signed, span: expr.span }).statements() {
             self.statement(&stmt, out);
@@ -134,7 +118,7 @@ impl Body<'_, '_> {
 }
 
 /// A value that is counted in a histogram.
-struct Addition<'a> {
+pub(super) struct Addition<'a> {
     base: &'a ast::Expr,
     value: &'a ast::Expr,
     scale: HistogramScale,
@@ -146,7 +130,7 @@ impl Addition<'_> {
     fn statements(&self) -> Vec<ast::Stmt> {
         let at = At(self.span);
         let mut stmts = Vec::new();
-        let base = self.evaluated_base(&mut stmts);
+        let base = Addition::evaluated_base(self.base, self.span, &mut stmts);
         // No script can spell these names, and each addition has its own.
         let name = format!("(value {})", self.span.start);
         let number = at.cast(self.value.clone(), if self.signed { "i64" } else { "u64" });
@@ -172,15 +156,31 @@ impl Addition<'_> {
         stmts
     }
 
-    /// Returns the histogram, with the key in a variable if it is more than a name or a literal.
-    fn evaluated_base(&self, stmts: &mut Vec<ast::Stmt>) -> ast::Expr {
-        let ExprKind::Index(of, key) = &strip(self.base).kind else { return self.base.clone() };
-        if matches!(strip(key).kind, ExprKind::Int(_) | ExprKind::Str(_) | ExprKind::Name(_)) {
-            return self.base.clone();
+    /// Returns what is added to, with each part of its key evaluated once.
+    pub(super) fn evaluated_base(base: &ast::Expr, of: Span, stmts: &mut Vec<ast::Stmt>) -> ast::Expr {
+        let ExprKind::Index(map, key) = &strip(base).kind else { return base.clone() };
+        let key = evaluated_index(key, of, stmts);
+        At(base.span).index((**map).clone(), key)
+    }
+}
+
+/// Returns the key of a map with each part evaluated once: what is more than a name or a literal goes to a
+/// variable, whose name is unique by the source range `of`.
+pub(super) fn evaluated_index(key: &ast::Expr, of: Span, stmts: &mut Vec<ast::Stmt>) -> ast::Expr {
+    let mut evaluated = |part: &ast::Expr, index: usize| {
+        if matches!(strip(part).kind, ExprKind::Int(_) | ExprKind::Str(_) | ExprKind::Name(_)) {
+            return part.clone();
         }
-        let name = format!("(key {})", self.span.start);
-        stmts.push(At(key.span).var(&name, (**key).clone()));
-        let at = At(self.base.span);
-        at.index((**of).clone(), at.name(&name))
+        let name = format!("(key {} {index})", of.start);
+        let at = At(part.span);
+        stmts.push(at.var(&name, part.clone()));
+        at.name(&name)
+    };
+    match &strip(key).kind {
+        ExprKind::Keys(parts) => {
+            let parts = parts.iter().enumerate().map(|(index, part)| evaluated(part, index)).collect();
+            ast::Expr { kind: ExprKind::Keys(parts), span: key.span }
+        }
+        _ => evaluated(key, 0),
     }
 }

@@ -516,10 +516,10 @@ pub const BUILTINS: &[Builtin] = &[
     ),
     kernel(
         "join",
-        &["(texts, separator) -> str(N)"],
-        "The texts of an array of pointers that ends with null, such as `argv`: at most 20, as many bytes as \
-         the destination has.",
-        |body, args, span| body.join_call(&args[0], &args[1], span),
+        &["(texts, separator) -> str(N)", "(texts, separator, bytes) -> str(N)"],
+        "The texts of an array of pointers that ends with null, such as `argv`: at most 20. Without `bytes` the \
+         destination says how long the text may be, else it has 64 bytes.",
+        |body, args, span| body.join_call(args, span),
     ),
     kernel("cgroup_id", &["() -> u64"], "The cgroup of the task that is running.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::CgroupId, body.common().u64, span)

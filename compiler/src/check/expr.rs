@@ -5,6 +5,7 @@ use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::{Diagnostic, near};
+use crate::hir::statistics::Statistic;
 use crate::hir::{Expr, ExprKind, Half};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -88,9 +89,11 @@ impl Body<'_, '_> {
             }
             ast::ExprKind::Name(name) => self.name(name, span),
             ast::ExprKind::Paren(inner) => self.unsettled(inner, wanted),
-            ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => {
-                self.record_bytes(expr, wanted).unwrap_or_else(|| self.load(expr))
+            ast::ExprKind::Field { base, arrow: false, name } if Statistic::named(&name.name).is_some() => {
+                self.statistic(base, name).unwrap_or_else(|| self.part(expr, wanted))
             }
+            ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => self.part(expr, wanted),
+            ast::ExprKind::Keys(parts) => self.key_of_parts(parts, wanted, span),
             ast::ExprKind::Call { callee, args } => {
                 let outer = std::mem::replace(&mut self.destination, wanted);
                 let found = self.call(callee, args, span);
@@ -107,6 +110,11 @@ impl Body<'_, '_> {
                 self.error_expr(span)
             }
         }
+    }
+
+    /// Checks a member or an element.
+    fn part(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Typed {
+        self.record_bytes(expr, wanted).unwrap_or_else(|| self.load(expr))
     }
 
     /// Returns a constant. It fits `ty`, or is a mask or larger than every type, see [`super::fold`].

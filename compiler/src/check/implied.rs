@@ -13,11 +13,13 @@ use crate::ast::{self, Cond, Else, ExprKind, If, StmtKind, UnaryOp};
 use crate::diag::Diagnostic;
 use crate::hir::{Global, Half, Map, MapId, MapKind};
 use crate::source::Span;
-use crate::types::{IntType, TypeId, TypeKind};
+use crate::types::{Field, IntType, StructDef, StructOrigin, TypeId, TypeKind};
 
 /// Number of entries of a map that no declaration gives a size. An update that a full map refuses is counted
 /// and reported.
 pub(super) const DEFAULT_ENTRIES: u32 = 10240;
+/// The field of a key whose expression has no name.
+const KEY_PART: &str = "key";
 /// Size of text keys and values that a literal is the first of: as many bytes as the name of a task has.
 const TEXT_BYTES: u32 = 16;
 
@@ -32,12 +34,21 @@ struct Indexed<'e> {
     is_counted: bool,
 }
 
-/// The types of a use. None where the use does not say it.
-#[derive(Clone, Copy)]
+/// A key of a use, or a part of one.
+#[derive(Clone)]
+struct KeyPart {
+    ty: TypeId,
+    /// Whether it is a literal, which fits other widths, too.
+    literal: bool,
+    /// What the expression is called: `pid` of `pid()`.
+    name: String,
+}
+
+/// The types of a use.
 struct Used {
-    key: TypeId,
-    /// Whether the key is a literal, which fits other widths, too.
-    literal_key: bool,
+    /// The key; several parts if the use gives it part by part: `m[a, b]`.
+    key: Vec<KeyPart>,
+    /// None where the use does not say it.
     value: Option<TypeId>,
     literal_value: bool,
 }
@@ -46,7 +57,7 @@ impl Body<'_, '_> {
     /// Declares the maps that a statement is the first to use, and compares its uses of others with their
     /// types. Returns whether they fit.
     pub(super) fn imply_maps(&mut self, stmt: &ast::Stmt) -> bool {
-        if !self.checker.infers_maps || self.half() != Half::Kernel {
+        if !self.implies_maps() {
             return true;
         }
         if let ast::StmtKind::Expr(expr) = &stmt.kind
@@ -58,6 +69,11 @@ impl Body<'_, '_> {
         let mut uses = Vec::new();
         of_statement(stmt, &mut uses);
         uses.into_iter().all(|used| self.imply_map(&used))
+    }
+
+    /// Whether a name that nothing declares may be that of a map here.
+    pub(super) fn implies_maps(&self) -> bool {
+        self.checker.infers_maps && self.half() == Half::Kernel
     }
 
     /// Declares a variable that `add` is the first to use.
@@ -90,24 +106,28 @@ impl Body<'_, '_> {
         };
         let Some(types) = self.tried(|body| body.used_types(used)) else { return true };
         match known {
-            Some(map) => self.check_implied(map, types, used),
+            Some(map) => self.check_implied(map, &types, used),
             None => {
-                self.declare_implied(types, used);
+                self.declare_implied(&types, used);
                 true
             }
         }
     }
 
-    fn declare_implied(&mut self, types: Used, used: &Indexed<'_>) {
+    fn declare_implied(&mut self, types: &Used, used: &Indexed<'_>) {
         let value = types.value.unwrap_or(self.common().u64);
-        self.checker.check_key(MapKind::Hash, types.key, used.key.span);
+        let key = match types.key.as_slice() {
+            [one] => one.ty,
+            parts => self.checker.key_struct(used.name, parts),
+        };
+        self.checker.check_key(MapKind::Hash, key, used.key.span);
         self.checker.check_value(MapKind::Hash, value, used.span);
         let name = ast::Ident { name: used.name.to_owned(), span: used.span };
         let map = self.checker.maps.push(Map {
             name: name.name.clone(),
             span: used.span,
             kind: MapKind::Hash,
-            key: types.key,
+            key,
             value,
             objects: false,
             max_entries: DEFAULT_ENTRIES,
@@ -122,38 +142,48 @@ impl Body<'_, '_> {
     }
 
     /// Reports a use of other types than the first one's.
-    fn check_implied(&mut self, map: MapId, used: Used, at: &Indexed<'_>) -> bool {
+    fn check_implied(&mut self, map: MapId, used: &Used, at: &Indexed<'_>) -> bool {
         let one = &self.checker.maps[map];
-        let (key, value, first) = (one.key, one.value, one.span);
-        let (wrong, found, span) = match used.value {
-            _ if !self.fits_key(used, key) => ("key", used.key, at.key.span),
+        let (value, first) = (one.value, one.span);
+        let key = self.checker.key_parts(one.key);
+        let (wrong, found, expected, span) = match used.value {
+            _ if !self.fits_key(&used.key, &key) => {
+                let found: Vec<TypeId> = used.key.iter().map(|part| part.ty).collect();
+                ("key", self.types_text(&found), self.types_text(&key), at.key.span)
+            }
             Some(found) if found != value && !(used.literal_value && self.integer_of(value).is_some()) => {
-                ("value", found, at.stored.map_or(at.span, |stored| stored.span))
+                let span = at.stored.map_or(at.span, |stored| stored.span);
+                ("value", self.type_name(found), self.type_name(value), span)
             }
             _ => return true,
         };
-        let expected = if wrong == "key" { key } else { value };
-        let text = format!(
-            "`{}` has another {wrong} here: `{}`, not `{}`",
-            at.name,
-            self.type_name(found),
-            self.type_name(expected)
-        );
-        let declaration =
-            format!("`var {} : hash<{}, {}>(1024)`", at.name, self.type_name(key), self.type_name(value));
+        let text = format!("`{}` has another {wrong} here: `{found}`, not `{expected}`", at.name);
+        let help = match key.as_slice() {
+            [one] => {
+                let (key, value) = (self.type_name(*one), self.type_name(value));
+                format!("convert it, or declare the map: `var {} : hash<{key}, {value}>(1024)`", at.name)
+            }
+            _ => "convert it, or declare the map with a struct as its key".to_owned(),
+        };
         self.report(
-            Diagnostic::error(624, span, text)
-                .also(first, "the first use decides the types")
-                .help(format!("convert it, or declare the map: {declaration}")),
+            Diagnostic::error(624, span, text).also(first, "the first use decides the types").help(help),
         );
         false
     }
 
-    fn fits_key(&self, used: Used, key: TypeId) -> bool {
+    fn types_text(&self, types: &[TypeId]) -> String {
+        types.iter().map(|ty| self.type_name(*ty)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn fits_key(&self, used: &[KeyPart], key: &[TypeId]) -> bool {
+        used.len() == key.len() && used.iter().zip(key).all(|(part, ty)| self.fits_key_part(part, *ty))
+    }
+
+    fn fits_key_part(&self, part: &KeyPart, key: TypeId) -> bool {
         let types = &self.checker.types;
-        match (types.kind(used.key), types.kind(key)) {
-            _ if used.key == key => true,
-            (TypeKind::Int(_), TypeKind::Int(_)) if used.literal_key => true,
+        match (types.kind(part.ty), types.kind(key)) {
+            _ if part.ty == key => true,
+            (TypeKind::Int(_), TypeKind::Int(_)) if part.literal => true,
             (TypeKind::Int(found), TypeKind::Int(wanted)) => {
                 found.signed == wanted.signed && found.bits <= wanted.bits
             }
@@ -165,19 +195,27 @@ impl Body<'_, '_> {
     /// Returns the types of a use; none if an expression has an error, which is reported when the statement
     /// is checked.
     fn used_types(&mut self, used: &Indexed<'_>) -> Option<Used> {
-        let key = self.expr(used.key, None);
-        let literal_key = key.literal;
-        let key = self.text_type(key.expr.ty);
+        let parts = match &strip(used.key).kind {
+            ExprKind::Keys(parts) => parts.as_slice(),
+            _ => std::slice::from_ref(used.key),
+        };
+        let key: Vec<KeyPart> = parts.iter().map(|part| self.key_part(part)).collect();
         let stored = used.stored.map(|stored| self.expr(stored, None));
         let literal_value = stored.as_ref().is_some_and(|stored| stored.literal);
         let histogram = self.checker.types.struct_type(self.checker.known.log2_hist);
         let value = stored.map(|stored| stored.expr.ty).or(used.is_counted.then_some(histogram));
         let is_error = |ty: TypeId| self.checker.types.is_error(ty);
-        if is_error(key) || value.is_some_and(is_error) {
+        if key.iter().any(|part| is_error(part.ty)) || value.is_some_and(is_error) {
             return None;
         }
         let value = value.map(|value| self.value_type(value));
-        Some(Used { key, literal_key, value, literal_value })
+        Some(Used { key, value, literal_value })
+    }
+
+    fn key_part(&mut self, part: &ast::Expr) -> KeyPart {
+        let found = self.expr(part, None);
+        let name = name_of(part).unwrap_or(KEY_PART).to_owned();
+        KeyPart { ty: self.text_type(found.expr.ty), literal: found.literal, name }
     }
 
     /// Returns the type of the values in which one of this type is stored.
@@ -207,6 +245,32 @@ impl Body<'_, '_> {
 }
 
 impl Checker<'_> {
+    /// Adds the struct of keys that are given part by part. Its fields have the names of the first use.
+    fn key_struct(&mut self, map: &str, parts: &[KeyPart]) -> TypeId {
+        let mut fields: Vec<Field> = Vec::with_capacity(parts.len());
+        for part in parts {
+            let numbered = (2..).map(|number| format!("{}_{number}", part.name));
+            let is_free = |name: &String| fields.iter().all(|field| field.name != *name);
+            let name = std::iter::once(part.name.clone()).chain(numbered).find(is_free);
+            let name = name.expect("some number is free");
+            fields.push(Field { name, ty: part.ty, default: None, docs: String::new() });
+        }
+        let origin = StructOrigin::Predeclared;
+        let id = self.types.add_struct(StructDef { name: format!("{map}_key"), fields, origin });
+        self.key_structs.insert(id);
+        self.types.struct_type(id)
+    }
+
+    /// Returns the types of the parts in which the script gives a key.
+    fn key_parts(&self, key: TypeId) -> Vec<TypeId> {
+        match self.types.kind(key) {
+            TypeKind::Struct(id) if self.key_structs.contains(id) => {
+                self.types.struct_def(*id).fields.iter().map(|field| field.ty).collect()
+            }
+            _ => vec![key],
+        }
+    }
+
     /// Whether a name that nothing declares will be that of a map.
     pub(super) fn is_implied_map(&self, name: &str) -> bool {
         self.infers_maps && self.names.get(name).is_none()
@@ -291,6 +355,22 @@ fn indexed<'e>(
 fn named(expr: &ast::Expr) -> Option<(&str, Span)> {
     match &strip(expr).kind {
         ExprKind::Name(name) => Some((name, expr.span)),
+        _ => None,
+    }
+}
+
+/// Returns what people call the value of an expression: a variable or member by its own name, a builtin
+/// without operands by the builtin's, and what is computed of such a value by that value's.
+fn name_of(expr: &ast::Expr) -> Option<&str> {
+    match &strip(expr).kind {
+        ExprKind::Name(name) => Some(name),
+        ExprKind::Field { name, .. } => Some(&name.name),
+        ExprKind::Call { callee, args } => match args.as_slice() {
+            [] => name_of(callee),
+            args => args.iter().find_map(name_of),
+        },
+        ExprKind::Index(inner, _) | ExprKind::Cast(inner, _) | ExprKind::Unary(_, inner) => name_of(inner),
+        ExprKind::Binary(_, left, right) => name_of(left).or_else(|| name_of(right)),
         _ => None,
     }
 }

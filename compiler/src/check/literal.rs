@@ -56,6 +56,34 @@ impl Body<'_, '_> {
         self.make(ExprKind::Array(values), ty, span)
     }
 
+    /// Checks a key whose parts are given one by one, `m[a, b]`: the fields of the map's key in their order.
+    pub(super) fn key_of_parts(&mut self, parts: &[ast::Expr], wanted: Option<TypeId>, span: Span) -> Typed {
+        if wanted.is_some_and(|ty| self.checker.types.is_error(ty)) {
+            return self.error_expr(span);
+        }
+        let fields = wanted.and_then(|ty| match self.checker.types.kind(ty) {
+            TypeKind::Struct(id) => Some((ty, self.checker.types.struct_def(*id).fields.clone())),
+            _ => None,
+        });
+        let Some((ty, fields)) = fields else {
+            let error = Diagnostic::error(401, span, "expected one value here, found several");
+            self.report(error.note("`m[a, b]` is an entry of a map whose key is a struct with two fields"));
+            return self.error_expr(span);
+        };
+        if parts.len() != fields.len() {
+            let text = format!(
+                "the key `{}` has {}, {} given",
+                self.type_name(ty),
+                super::count_of(fields.len(), "field"),
+                parts.len()
+            );
+            self.report(Diagnostic::error(401, span, text));
+            return self.error_expr(span);
+        }
+        let values = parts.iter().zip(&fields).map(|(part, field)| self.value(part, field.ty)).collect();
+        self.make(ExprKind::Struct(values), ty, span)
+    }
+
     pub(super) fn struct_literal(
         &mut self,
         module: Option<&ast::Ident>,

@@ -6,6 +6,7 @@ use super::expr::Typed;
 use super::function::Body;
 use super::names::Symbol;
 use super::prescan::strip;
+use super::take::TAKE;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::kept;
@@ -31,6 +32,12 @@ impl Body<'_, '_> {
         span: Span,
     ) -> Typed {
         let Map { name, kind, value, .. } = self.checker.maps[map].clone();
+        if method.name == TAKE && self.checker.can_take(map) {
+            let text = "`take` stands where a variable is set, with the key of the entry";
+            let help = format!("write `if (var value = {name}.take(key))` or `var value = {name}.take(key)`");
+            self.report(Diagnostic::error(608, span, text).help(help));
+            return self.error_expr(span);
+        }
         let methods = methods(kind);
         let Some((_, wanted)) = methods.iter().find(|(one, _)| *one == method.name) else {
             let diagnostic = if methods.is_empty() {

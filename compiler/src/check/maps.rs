@@ -235,6 +235,16 @@ impl Checker<'_> {
         if self.types.is_error(ty) {
             return;
         }
+        if kind.is_per_cpu() && self.any_part(ty, |part| self.is_stats(part)) {
+            let text = format!("statistics cannot be the value of `{}`", kind.name());
+            let error = Diagnostic::error(602, span, text);
+            self.report(
+                error
+                    .note("userspace reads the sum of all CPUs, and the least value is no sum")
+                    .help("use `hash` or `array`: every value counts, on whatever CPU"),
+            );
+            return;
+        }
         let handle = |kind: &TypeKind| matches!(kind, TypeKind::Program | TypeKind::Null | TypeKind::Void);
         let function = matches!(self.types.kind(held), TypeKind::Fn(..));
         let pointer = held != ty;
@@ -253,6 +263,10 @@ impl Checker<'_> {
             _ => MAX_OBJECT_BYTES,
         };
         self.check_size(held, limit, span);
+    }
+
+    fn is_stats(&self, part: &TypeKind) -> bool {
+        matches!(part, TypeKind::Struct(id) if self.types.is_stats(*id))
     }
 
     /// Reports a map of pointers whose kind cannot own objects, or whose objects cannot be owned.

@@ -61,7 +61,9 @@ mod same_sides;
 mod signatures;
 mod simple;
 mod size_options;
+mod stats;
 mod stmt;
+mod take;
 mod text;
 mod type_items;
 mod types;
@@ -162,6 +164,8 @@ struct Checker<'a> {
     infers_maps: bool,
     /// The maps that were inferred.
     implied: HashSet<MapId>,
+    /// The structs that were made for keys of several parts.
+    key_structs: HashSet<StructId>,
     rings: IndexVec<RingId, Ring>,
     configs: IndexVec<ConfigId, Config>,
     counters: IndexVec<CounterId, Counter>,
@@ -213,6 +217,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         histograms: BTreeMap::from([(known.log2_hist, HistogramScale::Log2)]),
         infers_maps: false,
         implied: HashSet::new(),
+        key_structs: HashSet::new(),
         rings: IndexVec::new(),
         configs: IndexVec::new(),
         counters: IndexVec::new(),
@@ -270,6 +275,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         types,
         known,
         histograms,
+        implied,
         kernel_members,
         globals,
         maps,
@@ -300,6 +306,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         tests,
         kernel_structs: kernel_members,
         histograms,
+        implied: implied.into_iter().collect(),
         known,
     })
 }

@@ -4,11 +4,12 @@ use ks_wit::event::EVENTS;
 
 use super::aggregates;
 use super::names::{Redeclaration, Symbol, SymbolTable};
+use super::stats;
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{self, ContextStruct, MemberType};
 use crate::builtins::perf::{OPTION_TEXT, SNAPSHOT_ENTRIES};
 use crate::hir::KnownTypes;
-use crate::types::{EnumDef, Field, IntType, StructDef, StructOrigin, TypeId, TypeKind, Types};
+use crate::types::{EnumDef, Field, IntType, STATS, StructDef, StructOrigin, TypeId, TypeKind, Types};
 
 /// The histogram of powers of two.
 const LOG2_HIST: &str = "log2_hist";
@@ -60,6 +61,8 @@ pub(super) fn declare() -> (Types, KnownTypes, SymbolTable) {
     };
     let log2_hist = types.struct_type(known.log2_hist);
     names.predeclare(LOG2_HIST, Symbol::Type(log2_hist), Redeclaration::Allowed);
+    let statistics = stats::stats(&mut types);
+    names.predeclare(STATS, Symbol::Type(statistics), Redeclaration::Allowed);
     packet_context(&mut types, &mut names, &context_members::SOCK_ADDR, Redeclaration::Allowed);
     enumeration(&mut types, &mut names, "tc_action", TC_ACTIONS);
     let perf_options = options(&mut types, &mut names, known);

@@ -51,12 +51,17 @@ impl Body<'_, '_> {
 
     pub(super) fn statement(&mut self, stmt: &ast::Stmt, out: &mut Block) {
         let span = stmt.span;
+        if let Some(stmts) = self.taking_statements(stmt) {
+            self.checker.strict(span, "method `take` of a map");
+            stmts.iter().for_each(|stmt| self.statement(stmt, out));
+            return;
+        }
         let fits = self.imply_maps(stmt);
         if !fits && !has_more(&stmt.kind) {
             return;
         }
         if let ast::StmtKind::Expr(expr) = &stmt.kind
-            && self.add_to_histogram(expr, out)
+            && (self.add_to_histogram(expr, out) || self.add_to_stats(expr, out))
         {
             return;
         }
@@ -375,6 +380,10 @@ impl Body<'_, '_> {
         let mut otherwise = Vec::new();
         match &one.otherwise {
             Some(ast::Else::Block(block)) => otherwise = self.block(block),
+            Some(ast::Else::If(nested, span)) if self.is_taking(nested) => {
+                let stmt = ast::Stmt { kind: ast::StmtKind::If((**nested).clone()), span: *span };
+                self.statement(&stmt, &mut otherwise);
+            }
             Some(ast::Else::If(nested, span)) => self.conditional(nested, *span, &mut otherwise),
             None => {}
         }

@@ -59,14 +59,17 @@ impl Body<'_, '_> {
         self.kernel_builtin(KernelBuiltin::Path(address), ty, span)
     }
 
+    /// Returns the type of a text with this size as the last argument; without one the type of the destination.
+    /// `None` if an error was reported.
+    fn text_of_size(&mut self, size: Option<&ast::Expr>) -> Option<TypeId> {
+        match size {
+            Some(size) => self.text_size(size).map(|size| self.checker.types.str_type(size)),
+            None => Some(self.destination_text(self.destination, 1)),
+        }
+    }
+
     pub(super) fn str_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
-        let ty = match args.get(1) {
-            Some(size) => match self.text_size(size) {
-                Some(size) => self.checker.types.str_type(size),
-                None => return self.error_expr(span),
-            },
-            None => self.destination_text(self.destination, 1),
-        };
+        let Some(ty) = self.text_of_size(args.get(1)) else { return self.error_expr(span) };
         let from = self.not_last(|body| body.expr(&args[0], None));
         match self.checker.types.kind(from.expr.ty) {
             // Text that lies in a value.
@@ -82,7 +85,9 @@ impl Body<'_, '_> {
         }
     }
 
-    pub(super) fn join_call(&mut self, pointers: &ast::Expr, separator: &ast::Expr, span: Span) -> Typed {
+    pub(super) fn join_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let [pointers, separator, ..] = args else { unreachable!("each form has two arguments at least") };
+        let Some(ty) = self.text_of_size(args.get(2)) else { return self.error_expr(span) };
         let separator = match &strip(separator).kind {
             ast::ExprKind::Str(bytes) if bytes.len() <= MAX_SEPARATOR => bytes.clone(),
             _ => {
@@ -106,7 +111,6 @@ impl Body<'_, '_> {
             );
             return self.error_expr(span);
         }
-        let ty = self.destination_text(self.destination, 1);
         let pointers = Box::new(self.address(from.expr));
         self.kernel_builtin(KernelBuiltin::Join { pointers, separator }, ty, span)
     }

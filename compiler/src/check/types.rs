@@ -145,7 +145,7 @@ impl Checker<'_> {
     /// may be the kernel's.
     fn type_by_value(&mut self, name: &str, ty: TypeId, span: Span) -> TypeId {
         let &TypeKind::Struct(id) = self.types.kind(ty) else { return ty };
-        if self.histograms.contains_key(&id) {
+        if self.histograms.contains_key(&id) || self.types.stats(ty).is_some() {
             self.strict(span, &format!("type `{name}`"));
         }
         match self.types.struct_def(id).origin {

@@ -35,6 +35,15 @@ impl Writer<'_> {
                 self.dedent();
                 self.same_line("]");
             }
+            ExprKind::Keys(parts) => {
+                for (at, part) in parts.iter().enumerate() {
+                    if at > 0 {
+                        self.same_line(",");
+                        self.space();
+                    }
+                    self.expr(part);
+                }
+            }
             ExprKind::Call { callee, args } => {
                 self.expr(callee);
                 self.args(args);

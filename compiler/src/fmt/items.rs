@@ -5,7 +5,7 @@ use super::layout::Break;
 use super::writer::{Brackets, Writer};
 use crate::ast::{
     AstFunction, Attribute, AttributeArg, Expr, FieldDecl, File, Global, Ident, Item, ItemKind, MapFlags,
-    Param, StrLit, TypeExpr,
+    Param, StmtKind, StrLit, TypeExpr,
 };
 
 /// A member of an impl block.
@@ -249,7 +249,13 @@ impl Writer<'_> {
                 self.attribute(attribute);
             }
             self.space();
-            self.block(&function.body);
+            match function.body.stmts.as_slice() {
+                // One `if` needs no braces around it.
+                [only] if matches!(only.kind, StmtKind::If(_)) && only.span == function.body.span => {
+                    self.stmt(only);
+                }
+                _ => self.block(&function.body),
+            }
             return;
         }
         self.attributes(&function.attributes);

@@ -251,6 +251,10 @@ pub enum BinaryOp {
     Le,
     Gt,
     Ge,
+    /// The greater of two unsigned numbers, only as `lvalue = max(lvalue, value)`: [`StmtKind::Compound`].
+    ///
+    /// [`StmtKind::Compound`]: super::StmtKind::Compound
+    Max,
 }
 
 impl BinaryOp {

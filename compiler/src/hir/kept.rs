@@ -11,25 +11,23 @@
 //!
 //! What a function of userspace names is left to that function, and `local` variables are the kernel half's.
 
+mod columns;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::statistics::Statistic;
 use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    Block, Expr, ExprKind, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, HistogramScale, Local,
-    LocalId, Lvalue, LvalueKind, MapId, MapIteration, Stmt, StmtKind, Target, UserBuiltin,
+    BinaryOp, Block, Expr, ExprKind, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, HistogramScale,
+    Local, LocalId, Lvalue, LvalueKind, MapId, MapIteration, SharedBuiltin, Stmt, StmtKind, Target,
+    UserBuiltin,
 };
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{TypeId, TypeKind, Types};
-
-/// The column of a value or key that has no parts.
-const KEY: &str = "key";
-const VALUE: &str = "value";
-/// The column of the numbers of elements.
-const INDEX: &str = "index";
-/// The elements of an array within a key or a struct that have columns: all of an address of IPv6.
-const MAX_ELEMENTS: u64 = 16;
+use crate::types::{TypeId, TypeKind};
+use columns::{Column, Step, VALUE, columns, element, key_columns, names, statistics_in};
+pub use columns::{is_printed, is_printed_key};
 
 /// The functions that print; no name in a script can contain a colon.
 const NAME: &str = "ks:print_kept";
@@ -147,6 +145,27 @@ impl Visitor for Named {
     }
 }
 
+/// Maps from which programs remove entries. Those that nothing declares hold what is under way.
+struct Removed(BTreeSet<MapId>);
+
+impl Removed {
+    fn of(hir: &Hir) -> Removed {
+        let mut removed = Removed(BTreeSet::new());
+        for function in hir.functions.iter().filter(|one| one.kind.half() == Half::Kernel) {
+            visit::block(&mut removed, &function.body);
+        }
+        removed
+    }
+}
+
+impl Visitor for Removed {
+    fn stmt(&mut self, stmt: &Stmt) {
+        if let StmtKind::Remove { map, .. } = stmt.kind {
+            self.0.insert(map);
+        }
+    }
+}
+
 /// What a script keeps and does not read, in the order of the declarations.
 struct Kept {
     maps: Vec<MapId>,
@@ -157,10 +176,12 @@ struct Kept {
 
 impl Kept {
     fn of(hir: &Hir, named: &Named) -> Kept {
+        let removed = Removed::of(hir);
         let is_shown = |ty: TypeId, name: &str| !columns(&hir.types, ty, name).is_empty();
         let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
             let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
             is_kept
+                && !(hir.implied.contains(id) && removed.0.contains(id))
                 && is_printed_key(&hir.types, map.key)
                 && (is_shown(map.value, VALUE) || scale(hir, map.value).is_some())
         });
@@ -181,96 +202,6 @@ impl Kept {
 fn scale(hir: &Hir, ty: TypeId) -> Option<HistogramScale> {
     match hir.types.kind(ty) {
         TypeKind::Struct(id) => hir.histograms.get(id).copied(),
-        _ => None,
-    }
-}
-
-/// A part of a value that a column shows.
-#[derive(Clone)]
-struct Column {
-    name: String,
-    /// The steps from the value to the part.
-    path: Vec<Step>,
-    ty: TypeId,
-}
-
-/// A step to a part of a value.
-#[derive(Clone, Copy)]
-enum Step {
-    Field(usize),
-    Element(u64),
-}
-
-/// Whether values of a type have columns or bars: numbers, texts, and what contains them.
-pub fn is_printed(types: &Types, ty: TypeId) -> bool {
-    !columns(types, ty, VALUE).is_empty()
-}
-
-/// Whether keys of a type have columns.
-pub fn is_printed_key(types: &Types, ty: TypeId) -> bool {
-    !key_columns(types, ty).is_empty()
-}
-
-/// Returns the columns of a value: one for a number or a text, and one for each such field of a struct or element
-/// of an array in it. Elements of a value that is an array are rows. Other types have none.
-fn columns(types: &Types, ty: TypeId, name: &str) -> Vec<Column> {
-    let (ty, mut found) = match element(types, ty) {
-        Some(element) => {
-            let index = Column { name: INDEX.into(), path: Vec::new(), ty: types.common().u32 };
-            (element, vec![index])
-        }
-        None => (ty, Vec::new()),
-    };
-    let first = found.len();
-    parts(types, ty, name, &mut Vec::new(), &mut found);
-    if found.len() == first {
-        found.clear();
-    }
-    found
-}
-
-/// Returns the columns of a key, one for each part.
-fn key_columns(types: &Types, ty: TypeId) -> Vec<Column> {
-    let mut found = Vec::new();
-    parts(types, ty, KEY, &mut Vec::new(), &mut found);
-    found
-}
-
-fn parts(types: &Types, ty: TypeId, name: &str, path: &mut Vec<Step>, found: &mut Vec<Column>) {
-    match types.kind(ty) {
-        TypeKind::Struct(id) => {
-            for (at, field) in types.struct_def(*id).fields.iter().enumerate() {
-                let of = if path.is_empty() { String::new() } else { format!("{name}.") };
-                path.push(Step::Field(at));
-                parts(types, field.ty, &format!("{of}{}", field.name), path, found);
-                path.pop();
-            }
-        }
-        TypeKind::Bool | TypeKind::Char | TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Str(_) => {
-            found.push(Column { name: name.to_owned(), path: path.clone(), ty });
-        }
-        TypeKind::Array(..) if is_text(types, ty) => {
-            found.push(Column { name: name.to_owned(), path: path.clone(), ty });
-        }
-        TypeKind::Array(element, count) => {
-            for at in 0..(*count).min(MAX_ELEMENTS) {
-                path.push(Step::Element(at));
-                parts(types, *element, &format!("{name}[{at}]"), path, found);
-                path.pop();
-            }
-        }
-        _ => {}
-    }
-}
-
-fn is_text(types: &Types, ty: TypeId) -> bool {
-    matches!(types.kind(ty), TypeKind::Array(element, _) if *element == types.common().char)
-}
-
-/// Returns the type of the elements, each of which is a row.
-fn element(types: &Types, ty: TypeId) -> Option<TypeId> {
-    match types.kind(ty) {
-        TypeKind::Array(element, _) if !is_text(types, ty) => Some(*element),
         _ => None,
     }
 }
@@ -317,7 +248,7 @@ impl Printer<'_> {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
             for column in columns(&self.hir.types, global.ty, &global.name) {
-                let is_part = !column.path.is_empty();
+                let is_part = !column.path.is_empty() || column.statistic.is_some();
                 headings.push(if is_part {
                     format!("{}.{}", global.name, column.name)
                 } else {
@@ -329,6 +260,14 @@ impl Printer<'_> {
         let table = self.table("", headings, span, block);
         block.push(self.append(table, values, span));
         block.push(self.write(table, None, span));
+        for id in others {
+            let global = &self.hir.globals[*id];
+            let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
+            let shown = columns(&self.hir.types, global.ty, &global.name);
+            let Some(overflowed) = self.overflowed(&shown, span, block) else { continue };
+            block.extend(self.count_overflows(overflowed, &lvalue, &shown, span));
+            block.push(self.report_overflows(overflowed, &global.name, span));
+        }
     }
 
     fn print_map(&mut self, id: MapId, span: Span, block: &mut Block) {
@@ -340,6 +279,7 @@ impl Printer<'_> {
             (key_columns(&self.hir.types, map.key), columns(&self.hir.types, map.value, VALUE));
         let table = self.table(&map.name, names([&keys, &values]), span, block);
         let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
+        let overflowed = self.overflowed(&values, span, block);
         let shown: Vec<Expr> =
             keys.iter().map(|column| self.part(self.of_local(key, span), column, span)).collect();
         let body = if element(&self.hir.types, map.value).is_some() {
@@ -347,12 +287,58 @@ impl Printer<'_> {
         } else {
             let parts = values.iter().map(|column| self.part(self.of_local(value, span), column, span));
             let row = shown.into_iter().chain(parts).collect();
-            vec![self.append(table, row, span)]
+            let mut body = vec![self.append(table, row, span)];
+            if let Some(overflowed) = overflowed {
+                let value = self.of_local(value, span);
+                body.extend(self.count_overflows(overflowed, &value, &values, span));
+            }
+            body
         };
         let iteration = MapIteration::Map(id);
         block.push(Stmt { kind: StmtKind::ForEach { key, value, iteration, body }, span });
         let sorted = element(&self.hir.types, map.value).is_none().then_some(keys.len() as u32);
         block.push(self.write(table, sorted, span));
+        block.extend(overflowed.map(|overflowed| self.report_overflows(overflowed, &map.name, span)));
+    }
+
+    /// Declares the variable with the number of sums that do not fit; none if the columns show no statistics.
+    fn overflowed(&mut self, columns: &[Column], span: Span, block: &mut Block) -> Option<LocalId> {
+        if statistics_in(columns).is_empty() {
+            return None;
+        }
+        let local = self.local(self.hir.types.common().u32, span);
+        block.push(Stmt { kind: StmtKind::Let { local, init: None }, span });
+        Some(local)
+    }
+
+    fn count_overflows(
+        &self,
+        overflowed: LocalId,
+        value: &Lvalue,
+        columns: &[Column],
+        span: Span,
+    ) -> Vec<Stmt> {
+        let u32 = self.hir.types.common().u32;
+        let counted = statistics_in(columns).into_iter().map(|path| {
+            let part = self.part_at(value.clone(), &path, span);
+            let overflow = Box::new(Statistic::Overflow.of(&self.hir.types, &part));
+            let value = Expr { kind: ExprKind::Convert(overflow), ty: u32, span };
+            let lvalue = self.of_local(overflowed, span);
+            Stmt { kind: StmtKind::Compound { lvalue, op: BinaryOp::Add, value }, span }
+        });
+        counted.collect()
+    }
+
+    /// Prints how many sums do not fit, if there are any.
+    fn report_overflows(&self, overflowed: LocalId, name: &str, span: Span) -> Stmt {
+        let common = self.hir.types.common();
+        let load = || self.load(self.of_local(overflowed, span));
+        let cond = Expr { kind: ExprKind::Truth(Box::new(load())), ty: common.bool, span };
+        let format = format!("{name}: %u sums do not fit 64 bits, nor do their means");
+        let print = SharedBuiltin::Print { format: format.into_bytes(), args: vec![load()] };
+        let print = Expr { kind: ExprKind::Shared(print), ty: common.u32, span };
+        let then = vec![Stmt { kind: StmtKind::Expr(print), span }];
+        Stmt { kind: StmtKind::If { cond, then, otherwise: Vec::new() }, span }
     }
 
     /// Prints a map of histograms, one for each key.
@@ -436,9 +422,20 @@ impl Printer<'_> {
 
     /// Returns the part of a value that a column shows.
     fn part(&self, whole: Lvalue, column: &Column, span: Span) -> Expr {
+        let part = self.part_at(whole, &column.path, span);
+        match column.statistic {
+            Some(statistic) => statistic.of(&self.hir.types, &part),
+            None => {
+                debug_assert_eq!(part.ty, column.ty, "a column shows a part of its type");
+                self.load(part)
+            }
+        }
+    }
+
+    fn part_at(&self, whole: Lvalue, path: &[Step], span: Span) -> Lvalue {
         let mut lvalue = whole;
         let types = &self.hir.types;
-        for step in &column.path {
+        for step in path {
             let (kind, ty) = (types.kind(lvalue.ty), lvalue.ty);
             let base = Box::new(lvalue);
             lvalue = match (*step, kind) {
@@ -453,8 +450,7 @@ impl Printer<'_> {
                 _ => unreachable!("a path has the steps of the type {ty:?}"),
             };
         }
-        debug_assert_eq!(lvalue.ty, column.ty, "a column shows a part of its type");
-        self.load(lvalue)
+        lvalue
     }
 
     fn table(&mut self, title: &str, columns: Vec<String>, span: Span, block: &mut Block) -> LocalId {
@@ -484,15 +480,4 @@ impl Printer<'_> {
         let ty = self.hir.types.common().void;
         Stmt { kind: StmtKind::Expr(Expr { kind: ExprKind::User(builtin), ty, span }), span }
     }
-}
-
-/// Returns the headings of columns. No two are the same.
-fn names<const N: usize>(columns: [&Vec<Column>; N]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for Column { name, .. } in columns.into_iter().flatten() {
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name));
-        names.extend(free);
-    }
-    names
 }

@@ -20,6 +20,7 @@ pub mod names;
 pub mod objects;
 #[cfg(feature = "command")]
 pub mod print;
+pub mod statistics;
 mod stmt;
 pub mod visit;
 pub mod visit_mut;
@@ -93,6 +94,8 @@ pub struct Hir {
     pub tests: Vec<FuncId>,
     /// Facts about members of the kernel's structs.
     pub kernel_structs: KernelStructs,
+    /// The maps that no declaration names.
+    pub implied: BTreeSet<MapId>,
     /// The structs that are histograms: counts of slots, of values below zero, and the sum of all values.
     pub histograms: BTreeMap<StructId, HistogramScale>,
     /// Types that the back ends need to know by name.

@@ -468,6 +468,7 @@ fn binary(op: BinaryOp) -> &'static str {
         BinaryOp::Le => "<=",
         BinaryOp::Gt => ">",
         BinaryOp::Ge => ">=",
+        BinaryOp::Max => "max",
     }
 }
 

@@ -8,7 +8,7 @@ use ks_wit::program_kind::{Argument, Context, ProgramKind, ProgramKindRow};
 use super::Role;
 use super::build::{At, DeclarationSpans};
 use crate::ast::{
-    AstFunction, Attribute, AttributeArg, Expr, ExprKind, Ident, ItemKind, Param, Returns, StrLit,
+    AstFunction, Attribute, AttributeArg, Expr, ExprKind, Ident, Item, ItemKind, Param, Returns, StrLit,
 };
 use crate::diag::Diagnostic;
 use crate::hir::hooks::ADDRESS_HOOKS;
@@ -81,6 +81,50 @@ pub(super) fn no_attach_point(function: &AstFunction) -> Diagnostic {
     Diagnostic::error(524, attribute.span, format!("`@{name}` names no {what}"))
         .note("a script without `main` attaches each program where its attribute says")
         .help(format!("write `{example}`, or a `main` that attaches the programs"))
+}
+
+/// Replaces a program without a name whose attribute has several targets, `@probe("vfs_read", "vfs_write")`, by one
+/// program for each.
+pub(super) fn split_targets(items: &mut Vec<Item>) {
+    let mut split = Vec::with_capacity(items.len());
+    for item in items.drain(..) {
+        match &item.kind {
+            ItemKind::Function(function) if has_more_targets(function) => split.extend(targets(function)),
+            _ => split.push(item),
+        }
+    }
+    *items = split;
+}
+
+/// Whether all arguments of a program's attribute are targets.
+fn has_more_targets(function: &AstFunction) -> bool {
+    let (Role::Program(row), false, [attribute]) =
+        (Role::of(function), function.has_head, function.attributes.as_slice())
+    else {
+        return false;
+    };
+    let is_text = |one: &AttributeArg| one.name.is_none() && matches!(one.value.kind, ExprKind::Str(_));
+    !needs_more(row)
+        && attribute.argument.is_some()
+        && !attribute.more.is_empty()
+        && attribute.more.iter().all(is_text)
+}
+
+/// Returns a program for each target. Its name and its attribute are at the target's source range.
+fn targets(function: &AstFunction) -> impl Iterator<Item = Item> {
+    let attribute = &function.attributes[0];
+    let more = attribute.more.iter().filter_map(|one| match &one.value.kind {
+        ExprKind::Str(bytes) => Some(StrLit { bytes: bytes.clone(), span: one.value.span }),
+        _ => None,
+    });
+    attribute.argument.clone().into_iter().chain(more).map(|target| {
+        let span = target.span;
+        let name = At(span).ident(&attribute.name.name);
+        let attribute =
+            Attribute { name: attribute.name.clone(), argument: Some(target), more: Vec::new(), span };
+        let function = AstFunction { attributes: vec![attribute], name, ..function.clone() };
+        Item { docs: None, kind: ItemKind::Function(function), span }
+    })
 }
 
 /// Returns a name for a program without one, from the last part of its target.

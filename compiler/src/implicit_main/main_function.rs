@@ -15,12 +15,14 @@ const FINISH: &str = "(finish)";
 const WAIT_MS: u64 = 3_600_000;
 const NANOSECONDS_PER_MS: u64 = 1_000_000;
 
-/// Returns `main` and the function that runs at the end.
+/// Returns `main`, which begins with the statement `first` if there is one, and the function that runs at the
+/// end.
 pub(super) fn functions(
     items: &[Item],
     mut attached: Vec<Attached>,
     called: Vec<Called>,
     has_options: bool,
+    first: Option<Stmt>,
     end: At,
 ) -> Vec<AstFunction> {
     let args = |at: At| if has_options { vec![at.name(ARGS)] } else { Vec::new() };
@@ -28,9 +30,9 @@ pub(super) fn functions(
         let called = called.iter().filter(move |one| one.role == role);
         called.map(move |one| one.at.run(one.at.call(&one.name, args(one.at)))).collect::<Vec<_>>()
     };
-    let first = attached.first().map(|one| one.names.whole()).or(called.first().map(|one| one.at));
-    let at = first.unwrap_or(end);
-    let mut body: Vec<Stmt> = Vec::new();
+    let at = attached.first().map(|one| one.names.whole()).or(called.first().map(|one| one.at));
+    let at = at.unwrap_or(end);
+    let mut body: Vec<Stmt> = first.into_iter().collect();
     let handles: Vec<(At, String)> =
         attached.iter_mut().map(|one| (one.names.next(), format!("({})", one.name))).collect();
     for ((at, handle), one) in handles.iter().zip(&attached) {
@@ -67,7 +69,7 @@ pub(super) fn functions(
     ]
 }
 
-fn function(name: &str, params: Vec<Param>, ret: &str, body: Vec<Stmt>, at: At) -> AstFunction {
+pub(super) fn function(name: &str, params: Vec<Param>, ret: &str, body: Vec<Stmt>, at: At) -> AstFunction {
     AstFunction {
         docs: None,
         attributes: Vec::new(),

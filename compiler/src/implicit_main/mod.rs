@@ -24,6 +24,7 @@
 mod attributes;
 mod build;
 mod main_function;
+mod options;
 
 use std::collections::HashSet;
 
@@ -138,6 +139,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
         return;
     }
     program.infers_maps = true;
+    attributes::split_targets(items);
     let mut taken: HashSet<String> = items.iter().filter_map(declared_name).collect();
     let has_options =
         items.iter().any(|item| matches!(&item.kind, ItemKind::Struct { name, .. } if name.name == OPTIONS));
@@ -166,7 +168,11 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
     if options.kernel_half_only {
         return;
     }
-    let made = main_function::functions(items, attached, called, has_options, At(unit.ast.end));
+    let end = At(unit.ast.end);
+    let shared = if has_options { options::shared(items, end) } else { None };
+    let (declared, set) = shared.map_or((Vec::new(), None), |shared| (shared.items, Some(shared.set)));
+    let made = main_function::functions(items, attached, called, has_options, set, end);
+    items.extend(declared);
     items.extend(made.into_iter().map(|function| {
         let span = function.name.span;
         Item { docs: None, kind: ItemKind::Function(function), span }

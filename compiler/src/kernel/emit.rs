@@ -284,6 +284,12 @@ impl Emitter<'_> {
                 let base = regs.base(base);
                 self.push(Insn::atomic(AtomicOp::Add, *width, base, *offset, src));
             }
+            InstKind::AtomicExchange { base, offset, .. } => {
+                // The value that is stored and the one that was there share a register.
+                let (_, src) = (regs.reg(), regs.reg());
+                let base = regs.base(base);
+                self.push(Insn::atomic(AtomicOp::Xchg, Width::W64, base, *offset, src));
+            }
             InstKind::Call { target, .. } => {
                 let target = self.symbols.callee(*target);
                 self.push(Insn::Call { target });

@@ -213,6 +213,10 @@ pub fn operands(kind: &InstKind) -> Operands {
             operands.push(Operand::reg_use(*value));
             operands.extend(base(to));
         }
+        InstKind::AtomicExchange { dst, base: to, value, .. } => {
+            operands.extend([Operand::reg_use(*value), Operand::reg_reuse_def(*dst, 0)]);
+            operands.extend(base(to));
+        }
         InstKind::Call { args, result, .. } => {
             let fixed = args.iter().enumerate();
             operands.extend(fixed.map(|(at, arg)| Operand::reg_fixed_use(*arg, preg(at + 1))));

@@ -118,14 +118,21 @@ fn param(token: &str) -> Option<Param> {
     Some(Param { name: name.to_owned(), ty: type_of(ty)? })
 }
 
+fn pointee(token: &str) -> Pointee {
+    match token {
+        "" => Pointee::Other,
+        "void" => Pointee::Void,
+        "char" => Pointee::Char,
+        _ => match token.strip_prefix('*') {
+            Some(to) => Pointee::Pointer(Box::new(pointee(to))),
+            None => Pointee::Struct(token.to_owned()),
+        },
+    }
+}
+
 fn type_of(token: &str) -> Option<KernelType> {
     if let Some(to) = token.strip_prefix('*') {
-        return Some(KernelType::Pointer(match to {
-            "" => Pointee::Other,
-            "void" => Pointee::Void,
-            "char" => Pointee::Char,
-            name => Pointee::Struct(name.to_owned()),
-        }));
+        return Some(KernelType::Pointer(pointee(to)));
     }
     if let Some((element, rest)) = token.split_once('[') {
         let len = rest.strip_suffix(']')?.parse().ok()?;

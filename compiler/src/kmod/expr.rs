@@ -123,6 +123,7 @@ impl Writer<'_, '_, '_> {
             BinaryOp::Le => format!("({left} <= {right})"),
             BinaryOp::Gt => format!("({left} > {right})"),
             BinaryOp::Ge => format!("({left} >= {right})"),
+            BinaryOp::Max => format!("({left} > {right} ? {left} : {right})"),
         }
     }
 

@@ -188,8 +188,10 @@ impl Parser<'_> {
                 }
                 Punct::OpenBracket => {
                     self.warn_continuation();
+                    // An array literal on a line of its own is no key of the statement above.
+                    let is_index = self.enclosed > 0 || !self.item().starts_line;
                     self.advance();
-                    let index = self.enclosed(Self::expr)?;
+                    let index = self.enclosed(if is_index { Self::index } else { Self::expr })?;
                     self.expect_punct(Punct::CloseBracket)?;
                     ExprKind::Index(boxed(expr), boxed(index))
                 }
@@ -202,6 +204,21 @@ impl Parser<'_> {
             self.link()?;
             expr = Expr { kind, span: start.to(self.last_span()) };
         }
+    }
+
+    /// Parses an index, or the parts of a key: `a, b`.
+    fn index(&mut self) -> Parsed<Expr> {
+        let first = self.expr()?;
+        if !self.at_punct(Punct::Comma) {
+            return Ok(first);
+        }
+        self.since_011(self.span(), "several values as a key");
+        let start = first.span;
+        let mut parts = vec![first];
+        while self.eat_punct(Punct::Comma) {
+            parts.push(self.expr()?);
+        }
+        Ok(Expr { kind: ExprKind::Keys(parts), span: start.to(self.last_span()) })
     }
 
     /// Refuses, in strict mode, a base that 0.1.1 cannot parse: there an index, a struct literal and a match

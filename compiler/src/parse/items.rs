@@ -116,7 +116,9 @@ impl Parser<'_> {
                 self.only_strings(&attributes)?;
                 self.implementation(attributes)
             }
-            TokenKind::Punct(Punct::OpenBrace) => Ok(ItemKind::Function(self.headless(attributes)?)),
+            TokenKind::Punct(Punct::OpenBrace) | TokenKind::Keyword(Keyword::If) => {
+                Ok(ItemKind::Function(self.headless(attributes)?))
+            }
             TokenKind::Keyword(Keyword::Var | Keyword::Pin) => {
                 let span = attributes[0].span;
                 self.report(
@@ -125,7 +127,7 @@ impl Parser<'_> {
                 );
                 Err(Unreadable)
             }
-            _ => self.unexpected("`fn`, `struct`, `impl` or `{` behind the attribute"),
+            _ => self.unexpected("`fn`, `struct`, `impl`, `{` or `if` behind the attribute"),
         }
     }
 
@@ -182,7 +184,8 @@ impl Parser<'_> {
         let name = attributes.first().expect("an attribute stands before the body").name.clone();
         self.since_011(name.span, "function without a name");
         let (params, ret) = (Vec::new(), None);
-        Ok(AstFunction { docs: None, attributes, has_head: false, name, params, ret, body: self.block()? })
+        let body = if self.at_keyword(Keyword::If) { self.only_an_if()? } else { self.block()? };
+        Ok(AstFunction { docs: None, attributes, has_head: false, name, params, ret, body })
     }
 
     fn import(&mut self) -> Parsed<ItemKind> {

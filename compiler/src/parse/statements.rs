@@ -28,6 +28,13 @@ impl Parser<'_> {
         block
     }
 
+    /// Parses a body without braces: one `if`.
+    pub(super) fn only_an_if(&mut self) -> Parsed<Block> {
+        let stmt = self.deeper(Self::stmt)?;
+        let span = stmt.span;
+        Ok(Block { stmts: vec![stmt], span })
+    }
+
     fn rest_of_block(&mut self, open: Span) -> Parsed<Block> {
         let mut stmts = Vec::new();
         loop {

@@ -138,6 +138,9 @@ pub struct EnumDef {
     pub enumerators: Vec<(String, u64)>,
 }
 
+/// The name of the predeclared struct of statistics.
+pub const STATS: &str = "stats";
+
 /// Types that need no table, created first in this order.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the names are the language's")]
@@ -252,6 +255,18 @@ impl Types {
     pub fn struct_mut(&mut self, id: StructId) -> &mut StructDef {
         self.layouts.remove(&id);
         &mut self.structs[id]
+    }
+
+    /// Returns the struct if a type is that of statistics, `stats`.
+    pub fn stats(&self, id: TypeId) -> Option<StructId> {
+        let TypeKind::Struct(def) = *self.kind(id) else { return None };
+        self.is_stats(def).then_some(def)
+    }
+
+    /// Whether a struct is that of statistics.
+    pub fn is_stats(&self, id: StructId) -> bool {
+        let def = self.struct_def(id);
+        def.origin == StructOrigin::Predeclared && def.name == STATS
     }
 
     /// Adds an enum and returns its id.

@@ -36,7 +36,10 @@ pub fn binary(code: &mut WasmCode, op: BinaryOp, int: IntType, operands: Option<
     match (op, operands) {
         (BinaryOp::Div, Some(operands)) => return divide(code, int, operands),
         (BinaryOp::Rem, Some(operands)) => return remainder(code, int, operands),
-        (BinaryOp::Div | BinaryOp::Rem, None) => panic!("a division has two locals for its operands"),
+        (BinaryOp::Max, Some(operands)) => return greater(code, int, operands),
+        (BinaryOp::Div | BinaryOp::Rem | BinaryOp::Max, None) => {
+            panic!("a division and a maximum have two locals for their operands")
+        }
         (BinaryOp::Shl | BinaryOp::Shr, _) => reduce_amount(code, int),
         _ => {}
     }
@@ -65,7 +68,14 @@ pub fn instruction(op: BinaryOp, int: IntType) -> I<'static> {
         BinaryOp::Le => by_sign!(int, I32LeU, I32LeS, I64LeU, I64LeS),
         BinaryOp::Gt => by_sign!(int, I32GtU, I32GtS, I64GtU, I64GtS),
         BinaryOp::Ge => by_sign!(int, I32GeU, I32GeS, I64GeU, I64GeS),
+        BinaryOp::Max => panic!("the greater of two numbers is more than one instruction"),
     }
+}
+
+/// The greater of two numbers.
+fn greater(code: &mut WasmCode, int: IntType, Operands { left, right }: Operands) {
+    code.set(right).tee(left).get(right).get(left).get(right);
+    code.op(instruction(BinaryOp::Gt, int)).op(I::Select);
 }
 
 /// Division by zero yields 0. The smallest number divided by -1 wraps, where Wasm traps, so division by -1 is
@@ -120,7 +130,7 @@ mod tests {
     use super::super::scalar::convert;
     use super::*;
 
-    const OPS: [BinaryOp; 16] = [
+    const OPS: [BinaryOp; 17] = [
         BinaryOp::Add,
         BinaryOp::Sub,
         BinaryOp::Mul,
@@ -137,6 +147,7 @@ mod tests {
         BinaryOp::Le,
         BinaryOp::Gt,
         BinaryOp::Ge,
+        BinaryOp::Max,
     ];
 
     fn int_types() -> impl Iterator<Item = IntType> {
@@ -171,6 +182,7 @@ mod tests {
             BinaryOp::Le => (a <= b).into(),
             BinaryOp::Gt => (a > b).into(),
             BinaryOp::Ge => (a >= b).into(),
+            BinaryOp::Max => a.max(b),
         };
         if op.is_comparison() { exact as u64 } else { int.truncate(exact as u64) }
     }

@@ -223,6 +223,97 @@ fn root_keys_with_arrays_have_columns() {
 }
 
 #[test]
+fn root_several_values_are_a_key() {
+    let script = r#"
+        @syscall_enter("write") {
+            if (comm() == "NAME") {
+                calls[comm(), count, fd as u32] += 1
+                sizes[fd as u32 + 7, "all"].add(count)
+                if (calls["nobody", 1, 1] != null) { delete calls["nobody", 1, 1] }
+            }
+        }
+        @end {
+            for (key, number in calls) { print("%s wrote %u %lld times", key.comm, key.count, number) }
+            print_map(calls)
+        }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 20);
+    let lines: Vec<Vec<&str>> =
+        outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected = [
+        vec![&dd.name, "wrote", "1", "20", "times"],
+        vec!["calls"],
+        vec!["comm", "count", "fd", "value"],
+        vec![&dd.name, "1", "1", "20"],
+        vec!["sizes[8,", "all]", "count", "20", "values,", "sum", "20,", "mean", "1"],
+    ];
+    assert_eq!(lines[..5], expected, "{outcome:#?}");
+    let script = r#"@syscall_enter("write") { n[comm(), count] += 1 }"#;
+    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd.command(50)));
+    let row = format!(r#""table":"n","row":{{"comm":"{}","count":1,"value":50}}"#, dd.name);
+    assert!(outcome.stdout.contains(&row), "{row}: {outcome:#?}");
+}
+
+#[test]
+fn root_entries_are_taken_once() {
+    let script = r#"
+        var slow : hash<u32, u64>(16)
+        var late : u64 = 0
+        @syscall_enter("write") { if (comm() == "NAME") { started[tid(), fd] = count; slow[tid()] = count } }
+        @syscall_exit("write") if (var bytes = started.take(tid(), 1)) {
+            returned[comm()] += bytes
+            var again = slow.take(tid())
+            if (var gone = slow.take(tid())) { late += gone } else if (var more = slow.take(tid())) { late += more }
+            late += again - 1
+        }"#;
+    let dd = Dd::new();
+    let outcome = dd.observed(script, 30);
+    // What nothing declares and is removed from is not printed; what is declared is, and is empty.
+    let words: Vec<&str> = outcome.stdout.split_whitespace().collect();
+    let expected = ["late", "0", "slow", "key", "value", "returned", "key", "value", &dd.name, "30"];
+    assert_eq!(words, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_options_are_read_in_the_kernel_half() {
+    let script = r#"
+        struct Args { name: str(16) = "nobody", least: u64 = 1 }
+        @syscall_enter("write") if (comm() == args.name && count >= args.least) { n[fd] += 1 }
+        @begin { print("of %s", args.name) }"#;
+    let dd = Dd::new();
+    let observed = |options: &[&str]| {
+        let mut host = command("ks-host");
+        host.args(["-e", script, "--"]).args(options).arg("--exec").args(dd.command(40));
+        finish(&mut host).stdout
+    };
+    assert_eq!(observed(&[]), "of nobody\nn\nkey  value\n");
+    let of = format!("of {}\nn\nkey  value\n", dd.name);
+    assert_eq!(observed(&["--name", &dd.name]), format!("{of}  1     40\n"));
+    assert_eq!(observed(&["--name", &dd.name, "--least", "2"]), of);
+}
+
+#[test]
+fn root_an_attribute_has_several_targets() {
+    let script = r#"
+        @syscall_enter("write", "read") { if (comm() == "NAME") { n[comm(), count] += 1 } }
+        @tracepoint("syscalls/sys_exit_write", "syscalls/sys_exit_lseek") {
+            if (comm() == "NAME") { left[ctx->ret] += 1 }
+        }"#;
+    let dd = Dd::new();
+    let few = dd.observed(script, 100);
+    let outcome = dd.observed(script, 300);
+    let of_one_byte = |outcome: &Outcome| {
+        let row = outcome.stdout.lines().find(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.len() == 3 && words[..2] == [dd.name.as_str(), "1"]
+        });
+        let last = row.and_then(|row| row.split_whitespace().last().map(str::to_owned));
+        last.unwrap_or_else(|| panic!("{outcome:#?}")).parse::<u64>().expect("a number")
+    };
+    assert_eq!((of_one_byte(&few), of_one_byte(&outcome)), (200, 600), "{few:#?}\n{outcome:#?}");
+}
+
+#[test]
 fn root_histograms_count_every_value() {
     let script = r#"
         var widths : linear_hist(0, 10, 3)
@@ -248,6 +339,107 @@ fn root_histograms_count_every_value() {
         title.len()
     );
     assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_statistics_are_those_of_all_values() {
+    let script = r#"
+        struct Both { calls: u64, left: stats }
+        var all : stats
+        var none : stats
+        var sizes : hash<str(16), stats>(64)
+        var both : hash<u32, Both>(64)
+        var own : stats
+        @syscall_exit("write") {
+            if (comm() == "NAME") {
+                all.add(ret)
+                sizes[comm()].add(ret)
+                sizes["less"].add(ret - 5)
+                both[1].left.add(ret as u32)
+                both[1].calls += 1
+            }
+        }
+        @end {
+            for (i in 0..4) { own.add(i as i64 - 2) }
+            print("own %llu %lld %lld %lld %lld", own.count, own.sum, own.min, own.max, own.mean)
+            if (var less = sizes["less"]) { print("less %lld %lld %lld", less.min, less.max, less.mean) }
+            print_map(sizes)
+        }"#;
+    let dd = Dd::new();
+    let program = dd.folder.path(&dd.name).display().to_string();
+    // Each process has a size of its own, and all of them write at the same time.
+    let exec = format!(
+        "for size in 1 2 3 4 5 6 7 8; do {program} if=/dev/zero of=/dev/null bs=$size count=500 status=none & done; wait"
+    );
+    let script = script.replace("NAME", &dd.name);
+    let outcome = observed(&script, &["sh", "-c", &exec]);
+    let lines: Vec<Vec<&str>> =
+        outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let name = dd.name.as_str();
+    let expected = [
+        vec!["own", "4", "-2", "-2", "1", "-1"],
+        vec!["less", "-4", "3", "-1"],
+        vec!["sizes"],
+        vec!["key", "count", "sum", "min", "max", "mean"],
+        vec![name, "4000", "18000", "1", "8", "4"],
+        vec!["less", "4000", "-2000", "-4", "3", "-1"],
+        "all.count all.sum all.min all.max all.mean none.count none.sum none.min none.max none.mean"
+            .split(' ')
+            .collect(),
+        "4000 18000 1 8 4 0 0 0 0 0".split(' ').collect(),
+        vec!["both"],
+        vec!["key", "calls", "left.count", "left.sum", "left.min", "left.max", "left.mean"],
+        "1 4000 4000 18000 1 8 4".split(' ').collect(),
+    ];
+    let mut expected = expected.to_vec();
+    // Rows of equal counts are sorted by their keys.
+    if name > "less" {
+        expected.swap(4, 5);
+    }
+    assert_eq!(lines, expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_a_sum_that_does_not_fit_is_reported() {
+    let script = r#"
+        var big : hash<u32, stats>(8)
+        var low : stats
+        @syscall_exit("write") {
+            if (comm() == "NAME") {
+                big[0].add(4611686018427387904 + ret as u64)
+                big[1].add(4611686018427387904 / 4 + ret as u64)
+                low.add(-4611686018427387904 - ret)
+            }
+        }"#;
+    let dd = Dd::new();
+    let reports = |outcome: &Outcome| {
+        outcome.stdout.lines().filter(|line| line.contains("do not fit 64 bits")).map(str::to_owned).collect()
+    };
+    let fits: Vec<String> = reports(&dd.observed(script, 1));
+    assert_eq!(fits, [""; 0]);
+    let outcome = dd.observed(script, 3);
+    let expected = [
+        "low: 1 sums do not fit 64 bits, nor do their means",
+        "big: 1 sums do not fit 64 bits, nor do their means",
+    ];
+    assert_eq!(reports(&outcome), expected, "{outcome:#?}");
+    // 3 * (2^60 + 1)
+    assert!(
+        outcome.stdout.contains(" 3458764513820540931  1152921504606846977  1152921504606846977"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn root_statistics_in_json_are_members() {
+    let script = r#"
+        var took : hash<str(16), stats>(1024)
+        @syscall_exit("write") { took[comm()].add(ret) }"#;
+    let dd = Dd::new();
+    let outcome = finish(command("ks-host").args(["--json", "-e", script, "--exec"]).args(dd.command(8)));
+    let row =
+        format!(r#""table":"took","row":{{"count":8,"key":"{}","max":1,"mean":1,"min":1,"sum":8}}"#, dd.name);
+    assert!(outcome.stdout.contains(&row), "{row}: {outcome:#?}");
 }
 
 #[test]

@@ -24,6 +24,12 @@ impl Collector<'_> {
                 self.expr(index);
                 self.unalias(&base).element()
             }
+            ExprKind::Keys(parts) => {
+                parts.iter().for_each(|part| {
+                    self.expr(part);
+                });
+                Ty::Unknown
+            }
             ExprKind::Call { callee, args } => self.call(callee, args),
             ExprKind::New(ty, flag) => {
                 flag.iter().for_each(|flag| {

@@ -105,6 +105,8 @@ pub enum InstKind {
     Store { size: Size, base: Base, offset: i16, value: Rhs },
     /// `lock *(base + offset) += value`
     AtomicAdd { width: Width, base: Base, offset: i16, value: VReg },
+    /// `dst = xchg(base + offset, value)`, 8 bytes
+    AtomicExchange { dst: VReg, base: Base, offset: i16, value: VReg },
     /// `result = target(args)`
     Call { target: Target, args: Vec<VReg>, result: Option<VReg> },
     /// Jumps to the block's only successor.

@@ -283,6 +283,12 @@ impl Selector<'_> {
                 let (base, offset) = self.base(*base, *offset);
                 self.push(InstKind::AtomicAdd { width, base, offset, value });
             }
+            (Op::AtomicExchange { base, offset, value }, Some(result)) => {
+                let value = self.register(*value);
+                let (base, offset) = self.base(*base, *offset);
+                let dst = self.define(result);
+                self.push(InstKind::AtomicExchange { dst, base, offset, value });
+            }
             (Op::Call { callee, args }, result) => self.call(*callee, args, result),
             (op, Some(result)) => self.value(op, result),
             (_, None) => {}

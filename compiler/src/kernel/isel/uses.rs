@@ -49,11 +49,16 @@ impl Uses {
             self.wide[value] |= reads_upper_half(function, op);
         }
         let address = match op {
-            Op::Load { base, .. } | Op::Store { base, .. } | Op::AtomicAdd { base, .. } => Some(*base),
+            Op::Load { base, .. }
+            | Op::Store { base, .. }
+            | Op::AtomicAdd { base, .. }
+            | Op::AtomicExchange { base, .. } => Some(*base),
             _ => None,
         };
         let stored = match op {
-            Op::Store { value, .. } | Op::AtomicAdd { value, .. } => Some(*value),
+            Op::Store { value, .. } | Op::AtomicAdd { value, .. } | Op::AtomicExchange { value, .. } => {
+                Some(*value)
+            }
             _ => None,
         };
         for value in op.operands().into_iter().filter(|value| address != Some(*value)).chain(stored) {

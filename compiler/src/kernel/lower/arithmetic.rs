@@ -22,6 +22,17 @@ fn wrap(builder: &mut Builder, int: IntType, value: Value) -> Value {
     builder.value(Type::I32, Op::Narrow { value, bits: int.bits, signed: int.signed })
 }
 
+/// The greater of two numbers, without a branch.
+fn greater(builder: &mut Builder, int: IntType, left: Value, right: Value) -> Value {
+    let is_left = builder.compare(condition(hir::BinaryOp::Gt, int), left, right);
+    let is_left = convert(builder, IntType { bits: 32, signed: false }, int, is_left);
+    let zero = constant(builder, int, 0);
+    let mask = builder.binary(BinaryOp::Sub, zero, is_left);
+    let differing = builder.binary(BinaryOp::Xor, left, right);
+    let changed = builder.binary(BinaryOp::And, differing, mask);
+    builder.binary(BinaryOp::Xor, right, changed)
+}
+
 /// `left op right`, where both operands and the result have type `int`.
 pub(super) fn binary(
     builder: &mut Builder,
@@ -56,6 +67,7 @@ pub(super) fn binary(
         | hir::BinaryOp::Le
         | hir::BinaryOp::Gt
         | hir::BinaryOp::Ge => builder.compare(condition(op, int), left, right),
+        hir::BinaryOp::Max => greater(builder, int, left, right),
     }
 }
 

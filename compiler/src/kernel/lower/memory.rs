@@ -79,7 +79,7 @@ pub(super) fn access_type(size: Size) -> Type {
 
 impl Lowerer<'_> {
     /// A pointer to the address's base, and the remaining offset.
-    fn base_and_offset(&mut self, addr: Addr) -> (Value, i16) {
+    pub(super) fn base_and_offset(&mut self, addr: Addr) -> (Value, i16) {
         match addr.base {
             Base::Slot(slot) => {
                 let op = Op::StackAddr { slot, offset: addr.offset };

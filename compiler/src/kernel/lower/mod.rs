@@ -39,6 +39,7 @@ mod pointer;
 pub(super) mod print;
 mod program;
 mod queue;
+mod raise;
 mod ring;
 mod scratch;
 mod sink;

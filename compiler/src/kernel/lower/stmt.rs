@@ -349,6 +349,9 @@ impl Lowerer<'_> {
     /// Changes memory. The change is atomic where the language requires it: `+=` and `-=` of 4 or 8 bytes
     /// that others may change, at an aligned address.
     pub(super) fn apply_change(&mut self, addr: Addr, int: IntType, change: Change) {
+        if change.shared && change.op == hir::BinaryOp::Max {
+            return self.raise(addr, change.value);
+        }
         let additive = matches!(change.op, hir::BinaryOp::Add | hir::BinaryOp::Sub);
         // Arithmetic narrower than the lvalue wraps earlier than an addition to the whole lvalue would.
         let at_once = Self::chunks(&[addr], int.bytes() as u32).len() == 1;

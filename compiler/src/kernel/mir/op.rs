@@ -297,6 +297,15 @@ pub enum Op {
         /// The value that is added.
         value: Value,
     },
+    /// Atomically replaces 8 bytes of memory. The result is what was there.
+    AtomicExchange {
+        /// The address to which `offset` is added.
+        base: Value,
+        /// The offset in bytes from the base.
+        offset: i16,
+        /// The value that is stored.
+        value: Value,
+    },
     /// A call with at most [`MAX_ARGS`](super::MAX_ARGS) arguments; calls of functions may have more until
     /// `pass::pack`.
     Call {
@@ -339,7 +348,8 @@ macro_rules! for_each_operand {
             | Op::Opaque { value: a, zero: b }
             | Op::Within { pointer: a, end: b, .. }
             | Op::Store { base: a, value: b, .. }
-            | Op::AtomicAdd { base: a, value: b, .. } => {
+            | Op::AtomicAdd { base: a, value: b, .. }
+            | Op::AtomicExchange { base: a, value: b, .. } => {
                 for $value in [a, b] {
                     $each
                 }
@@ -357,7 +367,7 @@ impl Op {
     /// Whether the operation may be removed if its result is unused.
     pub fn is_pure(&self) -> bool {
         match self {
-            Op::Store { .. } | Op::AtomicAdd { .. } => false,
+            Op::Store { .. } | Op::AtomicAdd { .. } | Op::AtomicExchange { .. } => false,
             Op::Call { callee, .. } => matches!(callee, Callee::Helper(helper) if !helper.has_effects()),
             _ => true,
         }

@@ -161,6 +161,9 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         Op::Store { size, base, offset, value } => {
             format!("store{} {} + {offset}, {}", size.bytes(), Name(*base), Name(*value))
         }
+        Op::AtomicExchange { base, offset, value } => {
+            format!("atomic_exchange {} + {offset}, {}", Name(*base), Name(*value))
+        }
         Op::AtomicAdd { size, base, offset, value } => {
             format!("atomic_add{} {} + {offset}, {}", size.bytes(), Name(*base), Name(*value))
         }

@@ -254,7 +254,9 @@ impl Checker<'_> {
                 let is_pointer = matches!(self.ty(*pointer), Type::Ptr(_) | Type::I64);
                 require(is_pointer && result == Some(Type::I64), mismatch)
             }
-            Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
+            Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } | Op::AtomicExchange { .. } => {
+                self.access(&inst.op, result)
+            }
             Op::Call { callee, args } => self.call(*callee, args.len(), result),
         }
     }
@@ -300,6 +302,10 @@ impl Checker<'_> {
             Op::Store { size, base, value, .. } | Op::AtomicAdd { size, base, value, .. } => {
                 (*size, *base, Some(self.ty(*value)))
             }
+            Op::AtomicExchange { base, value, .. } => {
+                require(result == Some(Type::I64), mismatch)?;
+                (Size::DW, *base, Some(self.ty(*value)))
+            }
             _ => return Ok(()),
         };
         let wide = value.is_some_and(|ty| ty != Type::I32);
@@ -308,7 +314,7 @@ impl Checker<'_> {
             return Err("access through a number".into());
         };
         let is_load = matches!(op, Op::Load { .. });
-        let atomic = matches!(op, Op::AtomicAdd { .. });
+        let atomic = matches!(op, Op::AtomicAdd { .. } | Op::AtomicExchange { .. });
         let allowed = match origin {
             Origin::Context => !atomic,
             Origin::IterCounter => is_load,

@@ -48,7 +48,8 @@ fn rewrite(inst: &mut Inst, ops: &mut Ops, types: &mut IndexVec<Value, Type>) ->
     match &mut inst.op {
         Op::Load { base, offset, .. }
         | Op::Store { base, offset, .. }
-        | Op::AtomicAdd { base, offset, .. } => match ops[*base].clone()? {
+        | Op::AtomicAdd { base, offset, .. }
+        | Op::AtomicExchange { base, offset, .. } => match ops[*base].clone()? {
             Op::PtrAdd(inner, by) => {
                 *offset = plus(*offset, constant(ops, by)?)?;
                 *base = inner;

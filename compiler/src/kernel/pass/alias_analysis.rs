@@ -199,7 +199,7 @@ fn is_ours(callee: Callee) -> bool {
 fn each_escaping(op: &Op, mut each: impl FnMut(Value)) {
     match op {
         Op::Load { .. } | Op::AtomicAdd { .. } | Op::PtrAdd(..) => {}
-        Op::Store { value, .. } => each(*value),
+        Op::Store { value, .. } | Op::AtomicExchange { value, .. } => each(*value),
         Op::Call { callee: Callee::Helper(_) | Callee::Kfunc(_) | Callee::MapIter(_), .. } => {}
         other => other.each_operand(each),
     }

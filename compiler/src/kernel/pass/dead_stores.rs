@@ -8,7 +8,7 @@ use super::alias_analysis::{AliasAnalysis, MemoryLocation, Root};
 use super::changes::Changes;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::flow::Flow;
-use crate::kernel::mir::{Block, Inst, MirFunction, Op};
+use crate::kernel::mir::{Block, Inst, MirFunction, Op, Size};
 
 /// Runs dead store elimination on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
@@ -187,6 +187,10 @@ impl Effects<'_> {
             }
             Op::Load { size, base, offset } | Op::AtomicAdd { size, base, offset, .. } => {
                 let location = self.aliases.access(*base, *offset, size.bytes().into());
+                self.found.extend(self.read(location).map(|effect| (at, effect)));
+            }
+            Op::AtomicExchange { base, offset, .. } => {
+                let location = self.aliases.access(*base, *offset, Size::DW.bytes().into());
                 self.found.extend(self.read(location).map(|effect| (at, effect)));
             }
             Op::Call { args, .. } => {

@@ -179,6 +179,10 @@ impl Finder<'_> {
                 let location = self.aliases.access(*base, *offset, size.bytes().into());
                 self.write(known, location);
             }
+            (Op::AtomicExchange { base, offset, .. }, _) => {
+                let location = self.aliases.access(*base, *offset, Size::DW.bytes().into());
+                self.write(known, location);
+            }
             (Op::Call { callee, args }, result) => self.call(*callee, args, result, known),
             _ => {}
         }

@@ -334,6 +334,12 @@ impl<'a> Machine<'a> {
                 self.memory.store(address, bytes(*size), Datum::Bits(new))?;
                 return Ok(None);
             }
+            Op::AtomicExchange { base, offset, value } => {
+                let address = at(*base, *offset)?;
+                let old = self.memory.load(address, bytes(Size::DW))?;
+                self.memory.store(address, bytes(Size::DW), frame.get(*value)?)?;
+                return Ok(Some(old));
+            }
             Op::Address(pointer) => {
                 let address = match frame.get(*pointer)? {
                     Datum::Pointer(pointer) => pointer.address(),

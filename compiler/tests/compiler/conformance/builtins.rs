@@ -2,7 +2,7 @@
 
 use crate::conformance::scripts::{
     accepts, accepts_both, accepts_without, has_type, in_both, in_main, in_program, refuses, refuses_both,
-    warns, warns_both, with_empty_main,
+    refuses_strict, warns, warns_both, with_empty_main,
 };
 
 const XDP: &str = "@xdp\nfn watch(ctx: *xdp_md) -> xdp_action { return XDP_PASS }";
@@ -151,4 +151,42 @@ fn lf_143_iteration() {
     refuses(in_main("var m : queue<u32>(8)", "print_map(m)"), "KS0401");
     refuses(in_main(map, "for (k, v in 5) { }"), "KS0201|KS0401|KS0402|KS0608");
     refuses(in_main(map, "for (k, v in m) { }\nprint(\"%u\", k)"), "KS0301");
+}
+
+#[test]
+fn lf_145_a_key_is_given_part_by_part() {
+    let map = "struct Key { a: str(16), b: u64 }\nvar m : hash<Key, u64>(8)\nvar n : hash<u32, u64>(8)";
+    accepts_both(map, "m[\"x\", 2] += 1\nif (m[\"x\", 2] != null) { delete m[\"x\", 2] }");
+    refuses_both(map, "m[\"x\"] = 1", "KS0401");
+    refuses_both(map, "m[\"x\", 2, 3] = 1", "KS0401");
+    refuses_both(map, "m[2, \"x\"] = 1", "KS0401");
+    refuses_both(map, "n[1, 2] = 1", "KS0401");
+    refuses_strict(in_main(map, "m[\"x\", 2] = 1"), "KS0201");
+}
+
+#[test]
+fn lf_146_entries_are_taken() {
+    let map = "struct Two { a: u32, b: u32 }\nvar m : hash<u32, u64>(8)\nvar t : lru_hash<u32, Two>(8)\nvar a : array<u32, u64>(8)";
+    accepts_both(
+        map,
+        "if (var x = m.take(1)) { m[2] = x } else if (var y = t.take(1)) { m[3] = y.b as u64 }",
+    );
+    accepts_both(map, "var x = m.take(1)\nvar y = t.take(2)\nm[3] = x + y.a as u64");
+    refuses_both(map, "m[1] = m.take(1)", "KS0608");
+    refuses_both(map, "var x = a.take(1)", "KS0304");
+    refuses_strict(in_main(map, "var x = m.take(1)"), "KS0211");
+}
+
+#[test]
+fn lf_147_statistics_of_integers() {
+    let stats = "var s : stats\nvar m : hash<u32, stats>(8)";
+    accepts_both(stats, "s.add(3)\nm[1].add(-4 as i16)\nvar z = s.mean + m[1].min + s.max + s.sum");
+    for (member, ty) in
+        [("count", "u64"), ("sum", "i64"), ("min", "i64"), ("mean", "i64"), ("overflow", "bool")]
+    {
+        has_type(stats, "", &format!("s.{member}"), ty);
+    }
+    refuses_both(stats, "s.add(\"text\")", "KS0401");
+    refuses_both("var m : percpu_hash<u32, stats>(8)", "", "KS0602");
+    refuses_strict(in_main(stats, ""), "KS0211");
 }

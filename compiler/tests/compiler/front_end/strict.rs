@@ -64,6 +64,8 @@ fn newer_syntax_is_refused() {
         only_ours(item, "KS0208");
     }
     only_ours("@begin { }", "KS0201");
+    only_ours("@probe(\"f\") if (x) { }", "KS0201");
+    only_ours(&body("m[a, b] = 1"), "KS0201");
     only_ours("var h : linear_hist(0, 10, 4)", "KS0201");
     only_ours("var m : hash<u32, u64>(N)", "KS0204");
     for map in ["queue<u32>(8)", "stack_trace(8)", "task_storage<u32>"] {

@@ -416,10 +416,18 @@ impl Trees<'_> {
         let base = Box::new(base);
         let kind = match self.pick(3) {
             0 => ExprKind::Field { base, arrow: self.flip(), name: self.field_ident() },
-            1 => ExprKind::Index(base, Box::new(self.expr(1))),
+            1 => ExprKind::Index(base, Box::new(self.index())),
             _ => ExprKind::Call { callee: base, args: self.some(0, 4, |trees| trees.expr(1)) },
         };
         Expr { kind, span: self.span }
+    }
+
+    /// An index, or the parts of a key.
+    fn index(&mut self) -> Expr {
+        match self.pick(4) {
+            0 => Expr { kind: ExprKind::Keys(self.some(2, 4, |trees| trees.expr(1))), span: self.span },
+            _ => self.expr(1),
+        }
     }
 
     fn atom(&mut self) -> Expr {

@@ -246,6 +246,10 @@ impl Generator<'_> {
         let (size, ty) = self.size();
         let (base, offset) = self.address(size);
         let value = self.any(ty);
+        if size == Size::DW && self.rng.below(4) == 0 {
+            let old = self.builder.value(ty, Op::AtomicExchange { base, offset, value });
+            return self.assign(old);
+        }
         let atomic = matches!(size, Size::W | Size::DW) && self.rng.below(3) == 0;
         self.builder.effect(if atomic {
             Op::AtomicAdd { size, base, offset, value }

@@ -109,7 +109,7 @@ impl<'a> StackPointers<'a> {
                 let kept_elsewhere = self.may_be_foreign_stack(*value) && !self.is_own(*base);
                 kept_elsewhere || self.may_be_foreign_stack(*base)
             }
-            Op::AtomicAdd { base, .. } => self.may_be_foreign_stack(*base),
+            Op::AtomicAdd { base, .. } | Op::AtomicExchange { base, .. } => self.may_be_foreign_stack(*base),
             Op::Call { callee, args } if writes(*callee) => {
                 args.iter().any(|arg| self.may_be_foreign_stack(*arg))
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::bounds;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Block, Callee, Inst, MirFunction, Op, Origin, Type, Value};
+use crate::kernel::mir::{BinaryOp, Block, Callee, Inst, MirFunction, Op, Origin, Size, Type, Value};
 
 /// The limit of bytes that are looked for.
 const MAX_BYTES: u64 = 1 << 20;
@@ -56,6 +56,9 @@ impl Pointees<'_> {
             Op::Load { size, offset, .. } => end(*offset, size.bytes().into()),
             Op::Store { size, offset, value, .. } | Op::AtomicAdd { size, offset, value, .. } => {
                 end(*offset, size.bytes().into()).filter(|_| *value != pointer)
+            }
+            Op::AtomicExchange { offset, value, .. } => {
+                end(*offset, Size::DW.bytes().into()).filter(|_| *value != pointer)
             }
             Op::PtrAdd(base, distance) if *base == pointer => {
                 self.bytes(inst.result?, at.checked_add(self.most(*distance)?)?)

@@ -1,0 +1,113 @@
+//! The script's options in the kernel half: `args` is a shared variable there, which is set before any program
+//! is loaded.
+//!
+//! ```text
+//! var args : Args
+//! fn (set args)((options): Args) -> void { args = (options) }
+//! fn main(args: Args) -> i32 { (set args)(args) .. }
+//! ```
+
+use super::build::{At, DeclarationSpans};
+use super::main_function::{function, options_param};
+use super::{ARGS, OPTIONS, Role};
+use crate::ast::{
+    ArmResult, AstFunction, Block, Cond, Else, Expr, ExprKind, Global, If, Item, ItemKind, Param, Stmt,
+    StmtKind,
+};
+
+/// The function that sets the variable, and its parameter. No script can name them.
+const SET: &str = "(set args)";
+const GIVEN: &str = "(options)";
+
+/// The parts of the syntax tree that make the options known to the kernel half.
+pub(super) struct SharedOptions {
+    pub items: Vec<Item>,
+    /// The statement at the start of `main`.
+    pub set: Stmt,
+}
+
+/// Returns what a script needs if one of its functions of the kernel half names its options.
+pub(super) fn shared(items: &[Item], end: At) -> Option<SharedOptions> {
+    let is_named = items.iter().filter_map(super::function).any(|one| {
+        let is_of_kernel = !one.attributes.is_empty() && !Role::of(one).is_of_userspace();
+        is_of_kernel && in_block(&one.body)
+    });
+    let is_declared = items.iter().filter_map(super::declared_name).any(|name| name == ARGS);
+    if !is_named || is_declared {
+        return None;
+    }
+    let mut names = DeclarationSpans::of(declaration(items)?.0);
+    let variable = Global {
+        flags: None,
+        pin: None,
+        local: None,
+        per_cpu: None,
+        name: names.next().ident(ARGS),
+        ty: Some(end.ty(OPTIONS)),
+        init: None,
+    };
+    let given = Param { name: names.next().ident(GIVEN), ..options_param(end) };
+    let body = vec![end.assign(ARGS, None, end.name(GIVEN))];
+    let set: AstFunction = function(SET, vec![given], "void", body, names.next());
+    let span = end.0;
+    let items = vec![
+        Item { docs: None, kind: ItemKind::Global(variable), span },
+        Item { docs: None, kind: ItemKind::Function(set), span },
+    ];
+    Some(SharedOptions { items, set: end.run(end.call(SET, vec![end.name(ARGS)])) })
+}
+
+/// Returns the source range of the options' declaration.
+fn declaration(items: &[Item]) -> Option<At> {
+    let is_options =
+        |item: &&Item| matches!(&item.kind, ItemKind::Struct { name, .. } if name.name == OPTIONS);
+    items.iter().find(is_options).map(|item| At(item.span))
+}
+
+/// Whether a block names the options. One that declares a variable of the name may do so, too.
+fn in_block(block: &Block) -> bool {
+    block.stmts.iter().any(in_statement)
+}
+
+fn in_statement(stmt: &Stmt) -> bool {
+    match &stmt.kind {
+        StmtKind::Var { init, .. } => init.as_ref().is_some_and(in_expr),
+        StmtKind::Const { value, .. }
+        | StmtKind::Expr(value)
+        | StmtKind::Return(Some(value))
+        | StmtKind::Delete(value)
+        | StmtKind::Throw(value)
+        | StmtKind::Defer(value) => in_expr(value),
+        StmtKind::Assign { lvalue, value, .. } => in_expr(lvalue) || in_expr(value),
+        StmtKind::If(one) => in_branch(one),
+        StmtKind::While { cond, body } => in_expr(cond) || in_block(body),
+        StmtKind::For { start, end, body, .. } => in_expr(start) || in_expr(end) || in_block(body),
+        StmtKind::ForEach { over, body, .. } => in_expr(over) || in_block(body),
+        StmtKind::Try { body, catches } => {
+            in_block(body) || catches.iter().any(|catch| in_block(&catch.body))
+        }
+        StmtKind::Return(None) | StmtKind::Break | StmtKind::Continue => false,
+    }
+}
+
+fn in_branch(one: &If) -> bool {
+    let (Cond::Expr(cond) | Cond::Var { value: cond, .. }) = &one.cond;
+    let in_otherwise = match &one.otherwise {
+        Some(Else::Block(block)) => in_block(block),
+        Some(Else::If(nested, _)) => in_branch(nested),
+        None => false,
+    };
+    in_otherwise || in_expr(cond) || in_block(&one.then)
+}
+
+fn in_expr(expr: &Expr) -> bool {
+    let in_arms = match &expr.kind {
+        ExprKind::Name(name) => return name == ARGS,
+        ExprKind::Match { arms, .. } => arms.iter().any(|arm| match &arm.result {
+            ArmResult::Block(block) => in_block(block),
+            ArmResult::Expr(_) => false,
+        }),
+        _ => false,
+    };
+    in_arms || expr.parts().into_iter().any(in_expr)
+}
