@@ -53,7 +53,7 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && c
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all dist run test quick check tables halves oracles random-scripts random-members random-kernels known-results refused-calls generated fuzzed \
+.PHONY: all dist run test quick check tables halves oracles random-scripts random-members random-kernels tool-table known-results refused-calls generated fuzzed \
 	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
 	guest-tools clean
 
@@ -116,6 +116,12 @@ random-members: test-packages
 # The large run of tests/tests/emulated/random_kernels.rs: the same, built without flags and loaded on the emulated kernels.
 random-kernels: test-packages
 	$(if $(SEED),KS_RANDOM_SEED=$(SEED)) KS_RANDOM_SCRIPTS=$(SCRIPTS) $(call ONE,emulated,random_kernels::kernel)
+
+# The large run of tests/tests/emulated/tools.rs: every tool, on the running kernel and on the emulated ones, for the table of
+# docs/tools.md. Needs root.
+tool-table: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	KS_ALL_TOOLS=1 INSTA_UPDATE=always $(call ONE,emulated,tools::root_the_table)
 
 # The large run of tests/tests/emulated/known_results.rs: random scripts whose results userspace knows, run on the running
 # kernel and on the emulated ones. Needs root.

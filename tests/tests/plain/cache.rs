@@ -167,7 +167,7 @@ fn the_kernels_types_are_kept_and_used() {
     let (succeeds, said) = run_with_types(&cache, "third");
     assert!(!succeeds && said.contains("task_struct"), "{said}");
 
-    // An image that is cut off, or that others can write, is made again.
+    // An image that is cut off, or that others can write, is replaced.
     fs::write(&image, &whole[..whole.len() / 2]).expect("writable");
     runs("fourth");
     assert!(fs::read(&image).expect("readable") == whole, "another image");

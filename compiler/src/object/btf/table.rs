@@ -9,7 +9,7 @@ use super::read::word;
 pub(super) enum Table {
     /// Computed from the types.
     Own(Vec<u32>),
-    /// The bytes of an image at this place, in little-endian order.
+    /// The bytes of an image in this range, in little-endian order.
     Image(Range<usize>),
 }
 
@@ -17,7 +17,7 @@ impl Table {
     pub(super) fn len(&self) -> usize {
         match self {
             Table::Own(numbers) => numbers.len(),
-            Table::Image(place) => place.len() / size_of::<u32>(),
+            Table::Image(range) => range.len() / size_of::<u32>(),
         }
     }
 
@@ -26,7 +26,7 @@ impl Table {
     pub(super) fn get(&self, image: &[u8], index: usize) -> Option<u32> {
         match self {
             Table::Own(numbers) => numbers.get(index).copied(),
-            Table::Image(place) => word(image.get(place.clone())?, index),
+            Table::Image(range) => word(image.get(range.clone())?, index),
         }
     }
 

@@ -73,7 +73,7 @@ impl Tool {
         Tool {
             name,
             shows: text.lines().next().unwrap_or_default().trim_start_matches('/').trim(),
-            attached: programs.map(|line| line.trim_end_matches('{').trim()).collect(),
+            attached: programs.map(attribute).collect(),
             text,
         }
     }
@@ -83,6 +83,22 @@ impl Tool {
         let kinds: Vec<&str> = kinds.collect::<BTreeSet<_>>().into_iter().collect();
         vec![self.name.to_owned(), self.shows.to_owned(), kinds.join(", ")]
     }
+}
+
+/// Returns the attribute that a line begins with, without the body that may follow it.
+fn attribute(line: &'static str) -> &'static str {
+    let (mut depth, mut is_text) = (0, false);
+    for (at, letter) in line.char_indices() {
+        match letter {
+            '"' => is_text = !is_text,
+            '(' if !is_text => depth += 1,
+            ')' if !is_text && depth == 1 => return &line[..=at],
+            ')' if !is_text => depth -= 1,
+            letter if depth == 0 && !letter.is_ascii_alphanumeric() && letter != '_' => return &line[..at],
+            _ => {}
+        }
+    }
+    line
 }
 
 /// Returns the tool of this name.

@@ -28,8 +28,8 @@ fn root_arguments_of_go_are_read_from_its_registers() {
 }
 
 /// Returns the error of an attach, empty if there is none.
-fn refusal(program: &Path, place: &str, params: &str) -> String {
-    let (function, abi) = place.split_once(' ').unwrap_or((place, ""));
+fn refusal(program: &Path, function_and_abi: &str, params: &str) -> String {
+    let (function, abi) = function_and_abi.split_once(' ').unwrap_or((function_and_abi, ""));
     let script = format!(
         "@uprobe(\"{}:{function}\"{abi})\nfn hit({params}) -> i32 {{ return 0 }}\n\
          fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n return 0 }}",
@@ -58,11 +58,11 @@ fn root_arguments_of_another_convention_are_refused() {
         (&stripped, "go_add", GO, "no debug information"),
         (&plain, "limit", GO, "has no code in Go"),
     ] {
-        let place = format!("{function} {abi}");
-        let said = refusal(program, &place, "first: u64");
-        assert!(said.contains(reason), "{place}: {said}");
+        let function_and_abi = format!("{function} {abi}");
+        let said = refusal(program, &function_and_abi, "first: u64");
+        assert!(said.contains(reason), "{function_and_abi}: {said}");
         // Nothing is read by a convention.
-        assert_eq!(refusal(program, function, ""), "", "{place}");
-        assert_eq!(refusal(program, function, "regs: *pt_regs"), "", "{place}");
+        assert_eq!(refusal(program, function, ""), "", "{function_and_abi}");
+        assert_eq!(refusal(program, function, "regs: *pt_regs"), "", "{function_and_abi}");
     }
 }

@@ -32,15 +32,15 @@ pub(super) fn or_compiled(
     cache: Option<&Cache>,
     compile: impl FnOnce() -> anyhow::Result<Fresh>,
 ) -> anyhow::Result<(Compiled, Vec<u8>)> {
-    let place = cache.and_then(|cache| Some((cache, digest(request, text).ok()?)));
-    if let Some((cache, digest)) = &place
+    let entry = cache.and_then(|cache| Some((cache, digest(request, text).ok()?)));
+    if let Some((cache, digest)) = &entry
         && let Some(kept) = cache.script(digest)
         && let Ok((compiled, plugin)) = unframed::<Compiled>(&kept)
     {
         return Ok((Compiled { has_read_types: false, ..compiled }, plugin.to_vec()));
     }
     let Fresh { compiled, plugin, names_files } = compile()?;
-    if let Some((cache, digest)) = place
+    if let Some((cache, digest)) = entry
         && !names_files
         && matches!(compiled.outcome, CompileOutcome::Plugin)
         && let Err(error) = cache.keep_script(&digest, &framed(&compiled, [plugin.as_slice()])?)
