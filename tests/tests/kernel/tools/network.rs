@@ -130,14 +130,15 @@ fn root_tcptop_and_tcprtt_count_what_is_sent() {
 #[test]
 fn root_tcpretrans_shows_what_is_sent_again() {
     let beside = RunningTool::begin("tcpretrans", &[]);
-    // A listener with a full queue drops the beginnings of more connections, which are sent again after a second.
+    // A listener with a full queue drops the beginnings of more connections, which are sent again after one second and
+    // after three.
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("it is there");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("loopback is up");
     socket.listen(0).expect("it is bound");
     let at = socket.local_addr().ok().and_then(|at| at.as_socket()).expect("it is bound");
     let _queued = TcpStream::connect(at).expect("the queue has room for one");
-    let refused = TcpStream::connect_timeout(&at, Duration::from_millis(1500));
+    let refused = TcpStream::connect_timeout(&at, Duration::from_millis(3500));
     assert!(refused.is_err(), "the queue is full");
     let ran = beside.end();
     let port = at.port().to_string();
