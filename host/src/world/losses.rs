@@ -190,10 +190,14 @@ impl State {
                     ));
                 }
                 Loss::Unread => {
-                    let texts = if count == 1 { "text" } else { "texts" };
+                    let texts = if count == 1 {
+                        "text could not be read and is"
+                    } else {
+                        "texts could not be read and are"
+                    };
                     self.output.report(&format!(
-                        "{count} {texts} could not be read and are empty: there was no memory, or its page was not \
-                         loaded yet (read it when the system call returns)"
+                        "{count} {texts} empty: there was no memory, or its page was not loaded yet (read it when the \
+                         system call returns)"
                     ));
                 }
             }

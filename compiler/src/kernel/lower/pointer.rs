@@ -257,6 +257,10 @@ impl Lowerer<'_> {
     fn pointer_kind(&mut self, expr: &Expr) -> Lower<Pointer> {
         match &expr.kind {
             ExprKind::Const(0) => Ok(self.null()),
+            ExprKind::Const(number) => {
+                let address = self.builder.constant(Type::I64, *number);
+                Ok(self.pointer_to_address(address))
+            }
             ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => match self.declare(*local)?.home
             {
                 Home::Pointer(PointerHome::Fixed(pointer)) => Ok(pointer),
