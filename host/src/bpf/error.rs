@@ -369,8 +369,6 @@ pub struct LoadError {
     pub registers: bool,
     /// Whether the object has programs or maps that require CAP_NET_ADMIN.
     pub needs_net_admin: bool,
-    /// Whether the object has programs that attach to functions of the kernel.
-    pub probes_functions: bool,
     /// The errno that libbpf returned.
     pub errno: Errno,
     /// The program that the verifier rejected, and its log. None if the verifier logged nothing.

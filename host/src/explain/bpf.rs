@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 
 use ks_wit::kfunc;
 use nix::errno::Errno;
@@ -244,12 +243,6 @@ fn explain_load(load: &LoadError) -> Explanation {
             "please report it with the script and the whole log (-v)",
         ),
         (Some(_), _) => plain(FailureKind::Kernel),
-        (None, Errno::EPERM) if load.probes_functions && has_kprobes() == Some(false) => because(
-            FailureKind::Unsupported,
-            "this kernel was built without probes of its functions (CONFIG_KPROBES)",
-            "take a tracepoint (`ks-host events`) or a system call; or run a kernel that has them, as those of \
-             distributions do",
-        ),
         // libbpf's own errno for an object that it cannot read.
         (None, errno) if load.needs_net_admin => explain_errno(errno, NetAdmin::Required, "bpf"),
         (None, errno) => explain_errno(errno, NetAdmin::NotRequired, "bpf"),
@@ -275,12 +268,6 @@ fn lacks_function(name: &str) -> Explanation {
 /// Whether this kernel is known to be older than the version.
 fn before(version: (u32, u32)) -> bool {
     Facts::read(0).kernel.is_some_and(|kernel| kernel < version)
-}
-
-/// Whether the kernel can put probes at its functions; none if that cannot be seen.
-fn has_kprobes() -> Option<bool> {
-    let devices = Path::new("/sys/bus/event_source/devices");
-    devices.exists().then(|| devices.join("kprobe").exists())
 }
 
 /// Whether the kernel requires CAP_NET_ADMIN for a call.
@@ -445,7 +432,6 @@ mod tests {
             is_script: false,
             registers: false,
             needs_net_admin: false,
-            probes_functions: false,
             errno: Errno::EINVAL,
             verifier: Some(("count".into(), log)),
             libbpf: vec!["prog 'count': failed to load: -EINVAL".into()],
@@ -467,7 +453,6 @@ mod tests {
                 is_script: true,
                 registers: false,
                 needs_net_admin: false,
-                probes_functions: false,
                 errno: Errno::EINVAL,
                 verifier: None,
                 libbpf: Vec::new(),

@@ -47,9 +47,8 @@ fn cell(code: &str, said: &str) -> String {
         let (_, rest) = said.split_once(before)?;
         Some(format!("no {what} `{}`", rest.split_once(after)?.0))
     });
-    let config =
-        || said.split(['(', ')']).find(|word| word.starts_with("CONFIG_")).map(|one| format!("no {one}"));
-    found.or_else(config).unwrap_or_else(|| format!("ends: {}", said.replace('|', "/")))
+    let is_locked = || said.contains("kernel lockdown").then(|| "refused, as by lockdown".to_owned());
+    found.or_else(is_locked).unwrap_or_else(|| format!("ends: {}", said.replace('|', "/")))
 }
 
 /// The cells of a column, by the tool.

@@ -133,6 +133,8 @@ impl Workload {
     /// Runs it to its end, however it ends.
     pub(crate) fn run(&self, arguments: &[&str]) {
         let mut command = Command::new(&self.path);
+        // cargo sets it for tests: the loader would look for libraries in many more folders.
+        command.env_remove("LD_LIBRARY_PATH");
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().expect("it starts");
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::model::{DataKind, Side};
-use ks_compiler::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, ProgramType, TargetForm};
+use ks_compiler::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, ProgramType};
 use ks_wit::object::{PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use libbpf_rs::MapType;
 use nix::errno::Errno;
@@ -659,7 +659,6 @@ fn load_error(admitted: &Admitted, refused: Refused) -> BpfError {
         is_script: is_script(model),
         registers: !model.struct_ops.is_empty(),
         needs_net_admin: model.needs_net_admin(),
-        probes_functions: model.programs.iter().any(|one| one.section.kind.target == TargetForm::Function),
         errno,
         verifier,
         libbpf,
