@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use ks_compiler::object::btf::{Btf, SplitBtf, Type, TypeId};
 
-const PATH: &str = "/sys/kernel/btf/vmlinux";
+/// The file of the running kernel's types.
+pub const PATH: &str = "/sys/kernel/btf/vmlinux";
 
 /// Returns the kernel's own types, without those of its modules.
 ///

@@ -45,6 +45,7 @@ pub use cursor::{Cursor, CursorContent};
 pub use error::{BpfError, Lack, LoadError};
 pub(crate) use error::{OPEN_GROUP, PACKET_SOCKET};
 pub use globals::Variable;
+pub use kernel_types::PATH as KERNEL_TYPES;
 pub(crate) use kernel_types::running as running_types;
 pub use layout::{Layout, Member, Scalar, Subject};
 pub use link::Link;

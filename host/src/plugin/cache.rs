@@ -1,8 +1,8 @@
 //! Cache of compiled code on disk, so that a plugin is compiled once.
 //!
-//! In: the bytes of a plugin and the code that the engine compiled from them, or a script and the plugin that it was compiled
-//! to. Out: that code or plugin again, byte for byte, or nothing. Loading code is equivalent to running it, so no code is loaded that somebody else could
-//! have written. The folder belongs to the effective user with mode 0700 and is not reached through a link.
+//! In: the bytes of a plugin and the code that the engine compiled from them, or a script and the plugin that it was
+//! compiled to. Out: that code or plugin again, byte for byte, or nothing. Loading code is equivalent to running it, so
+//! no code is loaded that somebody else could have written. The folder belongs to the effective user with mode 0700 and is not reached through a link.
 //! Each entry carries an authentication code made with a key that is kept in the folder. A process with more
 //! rights than its user has no cache at all. The compilation itself is elsewhere.
 

@@ -11,7 +11,7 @@ use memmap2::Mmap;
 /// # Errors
 /// Those of mmap(2); an empty file.
 pub(super) fn file(file: &File) -> io::Result<Mmap> {
-    // SAFETY: nobody but this user can write the file, and no program of ours writes one that has its name already, or
-    // makes it shorter: `write_file` gives a name to a file that is complete, and only ever removes it.
+    // SAFETY: nobody but this user can write the file, and this program changes none that has its name: `write_file`
+    // writes another one and renames it, and an old one is only unlinked, which leaves its pages.
     unsafe { Mmap::map(file) }
 }

@@ -15,9 +15,8 @@ use sha2::{Digest, Sha256};
 
 use super::cache::{Cache, CacheError, Hex, Replace, open_file, open_folder, refuse_more_rights, write_file};
 use super::mapped;
+use crate::bpf::KERNEL_TYPES;
 
-/// The running kernel's types.
-const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The notes of the kernel's file; one is the digest of its contents (`--build-id` of ld(1)).
 const NOTES: &str = "/sys/kernel/notes";
 /// A number that is new at each start of the machine. Source: random(4).
@@ -73,12 +72,12 @@ fn name() -> io::Result<String> {
 /// # Errors
 /// If sysfs or procfs cannot be read, or the kernel has no types.
 pub fn running_kernel() -> io::Result<[u8; 32]> {
-    let types = fs::metadata(TYPES)?.len().to_le_bytes();
+    let types = fs::metadata(KERNEL_TYPES)?.len().to_le_bytes();
     let digest = Sha256::new().chain_update(types).chain_update(fs::read(BOOT_ID)?);
     Ok(digest.chain_update(fs::read(NOTES)?).finalize().into())
 }
 
 fn image() -> io::Result<Vec<u8>> {
-    let types = Btf::parse(fs::read(TYPES)?).and_then(|types| types.to_image());
+    let types = Btf::parse(fs::read(KERNEL_TYPES)?).and_then(|types| types.to_image());
     types.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

@@ -136,6 +136,10 @@ fn run_with_types(cache: &Path, word: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
+fn assert_runs(cache: &Path, word: &str) {
+    assert_eq!(run_with_types(cache, word), (true, format!("{word}\n")));
+}
+
 /// Returns the entry whose name begins so.
 fn entry_of(cache: &Path, prefix: &str) -> PathBuf {
     let begins =
@@ -156,11 +160,10 @@ fn renamed(image: &[u8]) -> Vec<u8> {
 fn the_kernels_types_are_kept_and_used() {
     let folder = Folder::new();
     let cache = folder.cache();
-    let runs = |word: &str| assert_eq!(run_with_types(&cache, word), (true, format!("{word}\n")));
-    runs("first");
+    assert_runs(&cache, "first");
     let image = entry_of(&cache, "types-");
     let whole = fs::read(&image).expect("readable");
-    runs("second");
+    assert_runs(&cache, "second");
 
     // The types are those of the image.
     fs::write(&image, renamed(&whole)).expect("writable");
@@ -169,16 +172,16 @@ fn the_kernels_types_are_kept_and_used() {
 
     // An image that is cut off, or that others can write, is replaced.
     fs::write(&image, &whole[..whole.len() / 2]).expect("writable");
-    runs("fourth");
+    assert_runs(&cache, "fourth");
     assert!(fs::read(&image).expect("readable") == whole, "another image");
     fs::write(&image, renamed(&whole)).expect("writable");
     fs::set_permissions(&image, Permissions::from_mode(0o666)).expect("ours");
-    runs("fifth");
+    assert_runs(&cache, "fifth");
 
     // That of an earlier boot is removed.
     let earlier = cache.join("types-of-an-earlier-boot");
     fs::rename(&image, &earlier).expect("ours");
-    runs("sixth");
+    assert_runs(&cache, "sixth");
     assert!(image.exists() && !earlier.exists());
 }
 
@@ -186,13 +189,12 @@ fn the_kernels_types_are_kept_and_used() {
 fn a_script_is_compiled_once() {
     let folder = Folder::new();
     let cache = folder.cache();
-    let runs = |word: &str| assert_eq!(run_with_types(&cache, word), (true, format!("{word}\n")));
-    runs("first");
+    assert_runs(&cache, "first");
     // It would not be compiled with these types.
     let image = entry_of(&cache, "types-");
     let whole = fs::read(&image).expect("readable");
     fs::write(&image, renamed(&whole)).expect("writable");
-    runs("first");
+    assert_runs(&cache, "first");
     assert!(!run_with_types(&cache, "second").0, "another text");
 
     let kept = entry_of(&cache, "script-");
@@ -202,8 +204,8 @@ fn a_script_is_compiled_once() {
     fs::write(&kept, changed).expect("writable");
     assert!(!run_with_types(&cache, "first").0, "a changed entry is not taken");
     fs::write(&image, whole).expect("writable");
-    runs("first");
-    runs("first");
+    assert_runs(&cache, "first");
+    assert_runs(&cache, "first");
 }
 
 #[test]

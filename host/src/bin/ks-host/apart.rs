@@ -60,7 +60,7 @@ impl Isolation {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Compiling<'a> {
     pub(crate) isolation: Isolation,
-    /// Where the kernel's types are kept.
+    /// Where the kernel's types, and what scripts were compiled to, are kept.
     pub(crate) cache: Option<&'a Cache>,
 }
 

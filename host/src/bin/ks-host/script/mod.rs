@@ -16,6 +16,7 @@ use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::object::btf::Btf;
 use ks_compiler::pipeline::{self, Options, Target};
 use ks_compiler::source::{Disk, Files, MAX_FILE_BYTES};
+use ks_host::bpf::KERNEL_TYPES;
 use ks_host::plugin::Cache;
 use ks_wit::command_output::shown;
 use ks_wit::section::Arch;
@@ -25,8 +26,6 @@ use serde::{Deserialize, Serialize};
 use crate::apart::{Compiling, Isolation};
 use crate::{EntryPoint, output};
 
-/// File of the running kernel's BTF types.
-const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Event lists of tracefs at its usual mount points; usually readable for root only.
 const EVENT_LISTS: [&str; 2] =
     ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
@@ -179,7 +178,7 @@ impl KernelFiles {
     fn open(cache: Option<&Path>) -> KernelFiles {
         let events = EVENT_LISTS.iter().filter_map(|path| File::open(path).ok()).collect();
         let image = cache.and_then(Cache::types_in);
-        let types = if image.is_some() { None } else { File::open(OWN_BTF).ok() };
+        let types = if image.is_some() { None } else { File::open(KERNEL_TYPES).ok() };
         KernelFiles { image, types, events, has_read_types: Arc::default() }
     }
 
