@@ -58,6 +58,7 @@ impl Isolation {
 
 /// How a script is compiled.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "script"), expect(dead_code, reason = "only the compiler of scripts reads it"))]
 pub(crate) struct Compiling<'a> {
     pub(crate) isolation: Isolation,
     /// Where the kernel's types, and what scripts were compiled to, are kept.
