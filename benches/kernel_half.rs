@@ -3,6 +3,7 @@
 //! For every program of `benches/c` and the script of the same name:
 //!
 //! - instructions of the object;
+//! - instructions that the running kernel's verifier follows to accept it (`verified`);
 //! - nanoseconds of a test run (BPF_PROG_TEST_RUN), the best of several alternating measurements;
 //! - the comparison of the result, the maps and the global variables after a first run of both: `same`, or
 //!   the differences; `same but times` where both store clock readings;
@@ -43,8 +44,21 @@ const COMPILATIONS: usize = 20;
 fn main() -> Result<()> {
     println!("machine: {}\n", Machine::here());
     println!(
-        "{:<16} {:>6} {:>6} {:>5}  {:>7} {:>7} {:>5}  {:>8} {:>6} {:>6} {:>6}  results",
-        "script", "ks", "clang", "ratio", "ks ns", "clang", "ratio", "compile", "half", "lib", "ks"
+        "{:<16} {:>6} {:>6} {:>5}  {:>8} {:>7} {:>5}  {:>7} {:>7} {:>5}  {:>8} {:>6} {:>6} {:>6}  results",
+        "script",
+        "ks",
+        "clang",
+        "ratio",
+        "verified",
+        "clang",
+        "ratio",
+        "ks ns",
+        "clang",
+        "ratio",
+        "compile",
+        "half",
+        "lib",
+        "ks"
     );
     // The table reports load failures.
     libbpf_rs::set_print(None);
@@ -57,6 +71,7 @@ fn main() -> Result<()> {
 
 fn all(root: &Path, work: &Path) -> Result<()> {
     let mut sums = (0, 0);
+    let mut all_verified = (0, 0);
     let mut ratios = Vec::new();
     let mut records = Vec::new();
     let mut largest = [0.0f64; 3];
@@ -93,8 +108,15 @@ fn all(root: &Path, work: &Path) -> Result<()> {
             }
             None => format!("{:>7} {:>7} {:>5}", "-", "-", "-"),
         };
+        let verified = match measured.verified {
+            Some((ours, theirs)) => {
+                all_verified = (all_verified.0 + ours, all_verified.1 + theirs);
+                format!("{ours:>8} {theirs:>7} {:>5.2}", f64::from(ours) / f64::from(theirs))
+            }
+            None => format!("{:>8} {:>7} {:>5}", "-", "-", "-"),
+        };
         println!(
-            "{name:<16} {ours:>6} {theirs:>6} {:>5.2}  {times}  {:>6.0}ms {half:>5.2}% {lib:>5.2}% \
+            "{name:<16} {ours:>6} {theirs:>6} {:>5.2}  {verified}  {times}  {:>6.0}ms {half:>5.2}% {lib:>5.2}% \
              {command:>5.2}%  {}",
             ours as f64 / theirs as f64,
             clang.as_secs_f64() * 1e3,
@@ -103,11 +125,14 @@ fn all(root: &Path, work: &Path) -> Result<()> {
     }
     let mean = (ratios.iter().map(|ratio: &f64| ratio.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp();
     println!(
-        "{:<16} {:>6} {:>6} {:>5.2}  {:>7} {:>7} {mean:>5.2}  {:>8} {:>5.2}% {:>5.2}% {:>5.2}%",
+        "{:<16} {:>6} {:>6} {:>5.2}  {:>8} {:>7} {:>5.2}  {:>7} {:>7} {mean:>5.2}  {:>8} {:>5.2}% {:>5.2}% {:>5.2}%",
         "sum",
         sums.0,
         sums.1,
         f64::from(sums.0) / f64::from(sums.1),
+        all_verified.0,
+        all_verified.1,
+        f64::from(all_verified.0) / f64::from(all_verified.1),
         "",
         "",
         "",

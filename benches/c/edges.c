@@ -1,5 +1,6 @@
 /* Keeps times: edges */
 #include "common.h"
+#include "ids.h"
 
 struct edge {
 	u32 from, to;
@@ -25,7 +26,7 @@ int watch(struct bpf_perf_event_data *ctx)
 	__builtin_memset(&here, 0, sizeof(here));
 	task = bpf_map_lookup_elem(&before, &zero);
 	here.from = task ? *task : 0;
-	here.to = bpf_get_current_pid_tgid();
+	here.to = own_tid();
 	here.cpu = bpf_get_smp_processor_id();
 	bpf_map_update_elem(&before, &zero, &here.to, BPF_ANY);
 	if (here.from == here.to)

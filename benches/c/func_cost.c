@@ -1,5 +1,6 @@
 #define KERNEL_TYPES
 #include "common.h"
+#include "ids.h"
 #include "slots.h"
 
 struct call {
@@ -34,14 +35,13 @@ inlined i64 counted(void)
 SEC("uprobe//bin/bash:execute_command_internal+0")
 int entered(struct pt_regs *ctx)
 {
-	u64 id = bpf_get_current_pid_tgid();
 	struct thread *thread, first = {};
 	struct call call;
 	i64 count, start;
 
-	if (only && id >> 32 != only)
+	if (only && own_pid() != only)
 		return 0;
-	call.tid = id;
+	call.tid = bpf_get_current_pid_tgid();
 	count = counted();
 	thread = bpf_map_lookup_elem(&threads, &call.tid);
 	if (thread) {

@@ -1,5 +1,6 @@
 #define KERNEL_TYPES
 #include "common.h"
+#include "ids.h"
 
 struct where {
 	u32 pid;
@@ -26,8 +27,8 @@ u64 least_us, __lost_off_us, __lost_stacks, __lost_left;
 SEC("tracepoint/sched/sched_switch")
 int switched(struct trace_event_raw_sched_switch *ctx)
 {
-	u64 now = bpf_ktime_get_ns(), id, waited;
-	u32 next = ctx->next_pid, tid, pid;
+	u64 now = bpf_ktime_get_ns(), waited;
+	u32 next = ctx->next_pid, before = ctx->prev_pid, pid;
 	struct left *back, gone;
 
 	back = bpf_map_lookup_elem(&left, &next);
@@ -37,10 +38,10 @@ int switched(struct trace_event_raw_sched_switch *ctx)
 			bump_or_count(&off_us, &back->place, waited, &__lost_off_us);
 		bpf_map_delete_elem(&left, &next);
 	}
-	id = bpf_get_current_pid_tgid();
-	tid = id;
-	pid = id >> 32;
+	pid = own_pid();
 	if (pid == 0 || (only && pid != only))
+		return 0;
+	if (ctx->prev_state & 48)
 		return 0;
 	__builtin_memset(&gone, 0, sizeof(gone));
 	gone.at = now;
@@ -48,6 +49,6 @@ int switched(struct trace_event_raw_sched_switch *ctx)
 	gone.place.kernel = stack_or_count(ctx, &stacks, 0, &__lost_stacks);
 	gone.place.user = stack_or_count(ctx, &stacks, BPF_F_USER_STACK, &__lost_stacks);
 	bpf_get_current_comm(gone.place.name, sizeof(gone.place.name));
-	set_or_count(&left, &tid, &gone, &__lost_left);
+	set_or_count(&left, &before, &gone, &__lost_left);
 	return 0;
 }

@@ -1,4 +1,5 @@
 #include "common.h"
+#include "ids.h"
 
 struct name {
 	char bytes[16];
@@ -18,11 +19,11 @@ int watch(struct bpf_perf_event_data *ctx)
 	where = ctx->regs.rip + ctx->addr;
 	bpf_get_current_comm(&name, sizeof(name));
 	bump(&names, &name, 1);
-	pid = bpf_get_current_pid_tgid() >> 32;
+	pid = own_pid();
 	bump(&by_pid, &pid, ctx->sample_period + ctx->regs.rip);
 	started = bpf_ktime_get_ns() + bpf_get_current_cgroup_id();
 	if (bpf_get_smp_processor_id() > 3 || (u32)bpf_get_current_uid_gid() == 1000 ||
-	    (u32)bpf_get_current_pid_tgid() != bpf_get_current_pid_tgid() >> 32)
+	    own_tid() != pid)
 		return 1;
 	return 0;
 }

@@ -1,4 +1,5 @@
 #include "common.h"
+#include "ids.h"
 
 struct where {
 	u32 pid;
@@ -20,7 +21,7 @@ u64 __lost_stacks, __lost_seen;
 SEC("perf_event")
 int tick(struct bpf_perf_event_data *ctx)
 {
-	u32 pid = bpf_get_current_pid_tgid() >> 32;
+	u32 pid = own_pid();
 	struct where here;
 
 	if (pid == 0 || (only_pid && pid != only_pid))

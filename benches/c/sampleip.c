@@ -1,4 +1,5 @@
 #include "common.h"
+#include "ids.h"
 
 MAP(BPF_MAP_TYPE_HASH, u64, u64, 65536) hits SEC(".maps");
 u64 first, last;
@@ -8,7 +9,7 @@ u64 sampled, __lost_hits;
 SEC("perf_event")
 int sample(struct bpf_perf_event_data *ctx)
 {
-	u32 pid = bpf_get_current_pid_tgid() >> 32;
+	u32 pid = own_pid();
 	u64 ip;
 
 	if (pid == 0 || (only && pid != only))

@@ -1,4 +1,5 @@
 #include "common.h"
+#include "ids.h"
 
 struct sample {
 	u64 time;
@@ -15,7 +16,7 @@ u64 lost;
 SEC("perf_event")
 int watch(struct bpf_perf_event_data *ctx)
 {
-	u32 id = bpf_get_current_pid_tgid() >> 32;
+	u32 id = own_pid();
 	struct sample *sample;
 
 	if (id == 0)

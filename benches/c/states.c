@@ -1,5 +1,6 @@
 /* Keeps times: states, transitions */
 #include "common.h"
+#include "ids.h"
 
 MAP(BPF_MAP_TYPE_HASH, u32, u32, 1024) states SEC(".maps");
 u64 transitions[4];
@@ -37,7 +38,7 @@ inlined u32 next(u32 state, u32 event)
 SEC("perf_event")
 int watch(struct bpf_perf_event_data *ctx)
 {
-	u32 task = bpf_get_current_pid_tgid(), event, state, then, *entry;
+	u32 task = own_tid(), event, state, then, *entry;
 
 	event = (bpf_ktime_get_ns() >> 10) & 3;
 	entry = bpf_map_lookup_elem(&states, &task);

@@ -1,12 +1,15 @@
 //! A pair of objects with the same results: the script's, and clang's from C.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    MapCore, MapFlags, MapType, Object, ObjectBuilder, ProgramInput, ProgramMut, ProgramOutput, ProgramType,
+    MapCore, MapFlags, MapType, Object, ObjectBuilder, Program, ProgramInput, ProgramMut, ProgramOutput,
+    ProgramType,
 };
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
 
@@ -80,10 +83,12 @@ impl ObjectPair<'_> {
     pub fn measure(&self) -> Result<Measured> {
         let mut ours = load(self.elf)?;
         let Ok(mut theirs) = load(self.clang) else {
-            return Ok(Measured { times: None, comparison: "the verifier refuses clang's".into() });
+            let comparison = "the verifier refuses clang's".into();
+            return Ok(Measured { times: None, verified: None, comparison });
         };
+        let verified = Some((verified(&ours)?, verified(&theirs)?));
         let (Some(one), Some(other)) = (run(&mut ours, 1), run(&mut theirs, 1)) else {
-            return Ok(Measured { times: None, comparison: "not run".into() });
+            return Ok(Measured { times: None, verified, comparison: "not run".into() });
         };
         let comparison = if one == other {
             self.difference(&final_state(&ours, self.elf)?, &final_state(&theirs, self.clang)?)
@@ -96,7 +101,7 @@ impl ObjectPair<'_> {
             best = (best.0.min(one), best.1.min(other));
         }
         // The kernel counts whole nanoseconds; a time of 0 is less than one.
-        Ok(Measured { times: Some((best.0.max(0.5), best.1.max(0.5))), comparison })
+        Ok(Measured { times: Some((best.0.max(0.5), best.1.max(0.5))), verified, comparison })
     }
 
     fn difference(
@@ -122,6 +127,8 @@ impl ObjectPair<'_> {
 pub struct Measured {
     /// Nanoseconds of a run of each; none if they have no test runs.
     pub times: Option<(f64, f64)>,
+    /// The instructions that the verifier followed in each; none if it refuses clang's.
+    pub verified: Option<(u32, u32)>,
     /// `same`, `same but times`, or the differences of the final states after a first run.
     pub comparison: String,
 }
@@ -145,6 +152,15 @@ fn load(elf: &[u8]) -> Result<Object> {
         // The program uses its context: it is loaded unchanged.
         Err(_) => Ok(ObjectBuilder::default().name("twin")?.open_memory(elf)?.load()?),
     }
+}
+
+/// The instructions that the verifier followed in all programs of an object, `verified_insns` of `struct
+/// bpf_prog_info` (include/uapi/linux/bpf.h).
+fn verified(object: &Object) -> Result<u32> {
+    let ids = object.progs().map(|program| Program::id_from_fd(program.as_fd()));
+    let ids = ids.collect::<libbpf_rs::Result<BTreeSet<u32>>>()?;
+    let own = ProgInfoIter::default().filter(|program| ids.contains(&program.id));
+    Ok(own.map(|program| program.verified_insns).sum())
 }
 
 fn first(object: &mut Object) -> Option<ProgramMut<'_>> {
