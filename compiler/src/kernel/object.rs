@@ -111,7 +111,8 @@ impl<'a> Assembly<'a> {
         let Some(function) = self.hir.functions.get(id) else {
             return match declared.origin {
                 FunctionOrigin::Callback => self.declare_callback(declared),
-                FunctionOrigin::Specialization(helper) => self.declare_specialization(declared, helper),
+                FunctionOrigin::Specialization(helper) => self.declare_static(declared, Some(helper)),
+                FunctionOrigin::TaskId => self.declare_static(declared, None),
                 FunctionOrigin::Body | FunctionOrigin::Script => self.declare_body(declared, program),
             };
         };
@@ -157,10 +158,10 @@ impl<'a> Assembly<'a> {
         takes_arguments.then_some(if go { ARGUMENTS_OF_GO } else { ARGUMENTS_OF_C })
     }
 
-    /// Declares a helper of the script for pointers of certain kinds: what is passed of a pointer are numbers
-    /// and addresses.
-    fn declare_specialization(&mut self, declared: &mir::MirFunction, helper: FuncId) {
-        let function = &self.hir.functions[helper];
+    /// Declares a function that takes numbers and addresses: one that is none of the script, or a helper of the
+    /// script for pointers of certain kinds.
+    fn declare_static(&mut self, declared: &mir::MirFunction, helper: Option<FuncId>) {
+        let helper = helper.map(|helper| &self.hir.functions[helper]);
         let mut params = Vec::with_capacity(declared.params.len());
         for (name, value) in declared.params.iter().zip(&declared.blocks[declared.entry()].params) {
             params.push((
@@ -168,7 +169,10 @@ impl<'a> Assembly<'a> {
                 match declared.values[*value] {
                     mir::Type::I32 => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
                     mir::Type::I64 => self.builder.btf().int("u64", 8, IntEncoding::Unsigned),
-                    mir::Type::Ptr(_) => self.param_type(function, name),
+                    mir::Type::Ptr(_) => match helper {
+                        Some(helper) => self.param_type(helper, name),
+                        None => self.builder.btf().ptr(btf::TypeId::VOID),
+                    },
                 },
             ));
         }

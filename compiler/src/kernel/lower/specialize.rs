@@ -25,7 +25,6 @@ use super::{Lower, Lowerer, impossible};
 use crate::builtins::context_members::ContextStruct;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, KernelBuiltin, Stmt, StmtKind};
-use crate::index::Id;
 use crate::source::Span;
 use crate::split::Split;
 
@@ -233,7 +232,7 @@ impl Lowerer<'_> {
         };
         let mut known = self.program.specializations.borrow_mut();
         let wanted = Specialization {
-            id: FuncId::new(self.hir.functions.len() + known.len()),
+            id: self.program.new_id(),
             name: self.specialized_name(helper, known.iter().filter(|one| one.helper == helper).count()),
             helper,
             within: self.within(),

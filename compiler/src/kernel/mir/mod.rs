@@ -294,6 +294,8 @@ pub enum FunctionOrigin {
     Script,
     /// A helper of the script, for pointers of certain kinds (`lower::specialize`).
     Specialization(FuncId),
+    /// The function that reads task ids in the host's PID namespace (`lower::task`).
+    TaskId,
     /// The body of a loop, or of a large helper, which the verifier checks on its own (`pass::outline_loops`).
     Body,
     /// The body of a loop, which a function of the kernel calls for each iteration (`pass::loop_callbacks`).
