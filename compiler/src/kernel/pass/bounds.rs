@@ -11,7 +11,7 @@ pub struct Bounds {
 }
 
 /// The depth to which operands are searched for the bounds of a number.
-const DEPTH: u32 = 4;
+const DEPTH: u32 = 6;
 
 /// The greatest unsigned number of `width` bits.
 pub fn greatest(width: u32) -> u64 {
@@ -64,10 +64,12 @@ impl DefinitionBounds<'_> {
 
     fn most(&self, value: Value, depth: u32) -> u64 {
         let whole = greatest(self.types[value].bits().unwrap_or(64));
+        if let Some(bits) = self.constant(value) {
+            return bits;
+        }
         let Some(depth) = depth.checked_sub(1) else { return whole };
         let of = |value: Value| self.most(value, depth);
         let found = match &self.ops[value] {
-            Some(Op::Const(bits)) => *bits,
             _ if !(self.counts)(value) => whole,
             Some(op) if op.is_test() => 1,
             Some(Op::Load { size: Size::B, .. }) => 0xff,
@@ -83,6 +85,19 @@ impl DefinitionBounds<'_> {
             Some(Op::Below { value, bound }) => of(*value).min(bound - 1),
             Some(Op::Binary(BinaryOp::Add, a, b)) => of(*a).saturating_add(of(*b)),
             Some(Op::Binary(BinaryOp::And, a, b)) => of(*a).min(of(*b)),
+            Some(Op::Binary(BinaryOp::Or, a, b)) => greatest(u64::BITS - (of(*a) | of(*b)).leading_zeros()),
+            Some(Op::Binary(BinaryOp::Mul, a, b)) => match (of(*a), of(*b)) {
+                // It follows products of halves only.
+                (a, b) if a.max(b) <= greatest(whole.count_ones() / 2) => a * b,
+                _ => whole,
+            },
+            Some(Op::Binary(BinaryOp::Shl, a, b)) => match self.constant(*b) {
+                Some(amount) if amount < u64::from(whole.count_ones()) => match of(*a) {
+                    most if most <= (whole >> 1) >> amount => most << amount,
+                    _ => whole,
+                },
+                _ => whole,
+            },
             Some(Op::Binary(BinaryOp::LShr, a, b)) => self
                 .constant(*b)
                 .map_or(whole, |amount| of(*a) >> (amount & u64::from(whole.count_ones() - 1))),

@@ -68,6 +68,10 @@ impl Folder<'_> {
             Op::ZeroExtend(value) | Op::Address(value) => self.map_constant(value, |bits| bits),
             Op::Truncate(value) => match self.ops[value] {
                 Some(Op::ZeroExtend(inner) | Op::SignExtend(inner)) => Simpler::Value(inner),
+                Some(Op::Binary(operation, a, b)) => match self.low_half(operation, a, b) {
+                    Some(inner) => Simpler::Op(Op::Truncate(inner)),
+                    None => self.map_constant(value, |bits| bits & 0xffff_ffff),
+                },
                 _ => self.map_constant(value, |bits| bits & 0xffff_ffff),
             },
             Op::PtrAdd(base, offset) => self.moved(base, offset),
@@ -81,6 +85,20 @@ impl Folder<'_> {
             Op::IsNull(value) if self.constant(value) == Some(0) => Simpler::Op(Op::Const(1)),
             Op::NonNull(value) if self.is_there(value) => Simpler::Value(value),
             _ => Simpler::No,
+        }
+    }
+
+    /// The number that has the same low 32 bits as the result of an operation of 64 bits, which extends it.
+    fn low_half(&self, op: BinaryOp, a: Value, b: Value) -> Option<Value> {
+        let constant = self.constant(b)?;
+        match (op, &self.ops[a]) {
+            (BinaryOp::And, _) if constant & 0xffff_ffff == 0xffff_ffff => Some(a),
+            (BinaryOp::LShr | BinaryOp::AShr, Some(Op::Binary(BinaryOp::Shl, inner, left)))
+                if constant == 32 && self.constant(*left) == Some(32) =>
+            {
+                Some(*inner)
+            }
+            _ => None,
         }
     }
 
