@@ -535,7 +535,9 @@ impl Selector<'_> {
         let target = match callee {
             Callee::Helper(helper) => Target::Helper(helper.number()),
             Callee::Kfunc(kfunc) => Target::Kfunc(kfunc),
-            Callee::MapIter(_) => unreachable!("map iterations are lowered or refused before selection"),
+            Callee::MapIter(_) | Callee::TaskId(_) => {
+                unreachable!("passes replace it, or the script is refused")
+            }
             Callee::External(id) => Target::External(id),
             Callee::Function(id) => Target::Function(id),
         };

@@ -1,7 +1,6 @@
 //! Lowers scalar expressions and conditions.
 
-use super::super::mir::{BinaryOp, Block, Callee, Condition, Count, Helper, Op, Size, Type, Value};
-use super::task::TaskIdKind;
+use super::super::mir::{BinaryOp, Block, Callee, Condition, Count, Helper, Op, Size, TaskId, Type, Value};
 use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::perf_event_offset;
 use crate::hir::{
@@ -225,8 +224,12 @@ impl Lowerer<'_> {
     fn builtin(&mut self, builtin: &KernelBuiltin, expr: &Expr) -> Lower<Value> {
         let helper = match builtin {
             KernelBuiltin::TimeNs => Helper::KtimeGetNs,
-            KernelBuiltin::Pid => return Ok(self.task_id(TaskIdKind::Process)),
-            KernelBuiltin::Tid => return Ok(self.task_id(TaskIdKind::Thread)),
+            KernelBuiltin::Pid => {
+                return Ok(self.builder.call(Type::I32, Callee::TaskId(TaskId::Process), Vec::new()));
+            }
+            KernelBuiltin::Tid => {
+                return Ok(self.builder.call(Type::I32, Callee::TaskId(TaskId::Thread), Vec::new()));
+            }
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
             KernelBuiltin::Gid => return Ok(self.group_id()),
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,

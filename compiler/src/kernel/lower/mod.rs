@@ -48,13 +48,12 @@ mod stmt;
 mod storage;
 mod strings;
 mod tail;
-mod task;
 mod text;
 mod values;
 
 pub use pointer::{MAX_HELD, held_pointers};
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -103,8 +102,6 @@ pub fn lower(
     let program = Context {
         shared: specialize::shared(hir, split, machine.inlining, |id| inlined.contains(&id)),
         specializations: RefCell::default(),
-        task_id: OnceCell::new(),
-        next_id: Cell::new(hir.functions.len()),
         hir,
         machine,
         plan,
@@ -129,7 +126,7 @@ pub fn lower(
     let mut lowered = mir::Program {
         functions,
         scratch_bytes: 0,
-        next_id: FuncId::new(program.next_id.get()),
+        next_id: FuncId::new(hir.functions.len() + program.specializations.borrow().len()),
         loops: mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() },
         arrays: program.arrays,
         packet_changers,
@@ -228,19 +225,15 @@ struct Output {
 }
 
 impl Output {
-    /// Lowers a function, and those that it calls and that are none of the script.
+    /// Lowers a function, and the specializations that it calls.
     fn lower(&mut self, program: &Context<'_>, wanted: Wanted) {
         defect::at(program.hir.functions[wanted.source()].span);
         match Lowerer::function(program, &wanted) {
             Ok(Lowered { function, scratch }) => {
                 for id in callees(&function) {
-                    if self.functions.iter().any(|one| one.id == id) {
-                        continue;
-                    }
-                    if let Some(one) = program.specialization(id) {
+                    let is_new = self.functions.iter().all(|one| one.id != id);
+                    if let Some(one) = program.specialization(id).filter(|_| is_new) {
                         self.lower(program, Wanted::Specialization(one));
-                    } else if program.task_id.get() == Some(&id) {
-                        self.functions.push(task::function(id, function.span));
                     }
                 }
                 self.bases.extend(scratch.map(|base| (function.id, base)));
@@ -274,10 +267,6 @@ struct Context<'a> {
     shared: BTreeMap<FuncId, Shared>,
     /// The specializations that calls asked for so far.
     specializations: RefCell<Vec<Rc<Specialization>>>,
-    /// The function that reads task ids in a namespace that is not the initial one, if a program needs it.
-    task_id: OnceCell<FuncId>,
-    /// The id of the next function that is none of the script.
-    next_id: Cell<usize>,
     /// Functions that are used as values, with their types.
     values: BTreeSet<(TypeId, FuncId)>,
     /// The targets of tail calls, grouped by the program array that holds them.
@@ -298,11 +287,6 @@ impl<'a> Context<'a> {
     /// The specialization that is this function in MIR.
     fn specialization(&self, id: FuncId) -> Option<Rc<Specialization>> {
         self.specializations.borrow().iter().find(|one| one.id == id).map(Rc::clone)
-    }
-
-    /// An id for a function that is none of the script.
-    fn new_id(&self) -> FuncId {
-        FuncId::new(self.next_id.replace(self.next_id.get() + 1))
     }
 
     /// Whether a function takes the address of a scratch slot.

@@ -25,6 +25,7 @@ use super::{Lower, Lowerer, impossible};
 use crate::builtins::context_members::ContextStruct;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, KernelBuiltin, Stmt, StmtKind};
+use crate::index::Id;
 use crate::source::Span;
 use crate::split::Split;
 
@@ -232,7 +233,7 @@ impl Lowerer<'_> {
         };
         let mut known = self.program.specializations.borrow_mut();
         let wanted = Specialization {
-            id: self.program.new_id(),
+            id: FuncId::new(self.hir.functions.len() + known.len()),
             name: self.specialized_name(helper, known.iter().filter(|one| one.helper == helper).count()),
             helper,
             within: self.within(),

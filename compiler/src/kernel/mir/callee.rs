@@ -272,6 +272,26 @@ impl MapIter {
     }
 }
 
+/// An id of the running task in the PID namespace of the host, 0 if the task is outside of it. It is the same in a
+/// whole run of a program, and read before `pass::task_ids` has replaced it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TaskId {
+    /// `() -> tid`
+    Thread,
+    /// `() -> tgid`
+    Process,
+}
+
+impl TaskId {
+    /// The name in listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            TaskId::Thread => "tid",
+            TaskId::Process => "pid",
+        }
+    }
+}
+
 /// The role of a call in a loop under an iterator of the kernel or a map iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IterStep {
@@ -294,6 +314,8 @@ pub enum Callee {
     Kfunc(Kfunc),
     /// A step of a map iteration.
     MapIter(MapIter),
+    /// A read of an id of the running task.
+    TaskId(TaskId),
     /// A helper or function of the kernel that the script names. It may write to memory that its arguments
     /// point to.
     External(ExternId),
@@ -309,7 +331,7 @@ impl Callee {
             Callee::Kfunc(Kfunc::IterNumNext) | Callee::MapIter(MapIter::Next) => Some(IterStep::Next),
             Callee::MapIter(MapIter::Key) => Some(IterStep::Read),
             Callee::Kfunc(Kfunc::IterNumDestroy) | Callee::MapIter(MapIter::End) => Some(IterStep::End),
-            Callee::Helper(_) | Callee::External(_) | Callee::Function(_) => None,
+            Callee::Helper(_) | Callee::TaskId(_) | Callee::External(_) | Callee::Function(_) => None,
         }
     }
 }

@@ -27,7 +27,7 @@ pub mod print;
 pub mod ssa_repair;
 pub mod verify;
 
-pub use self::callee::{Callee, Helper, IterStep, Kfunc, MapIter, Storage};
+pub use self::callee::{Callee, Helper, IterStep, Kfunc, MapIter, Storage, TaskId};
 pub use self::loops::{KeptReason, Loops};
 pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.
@@ -294,7 +294,7 @@ pub enum FunctionOrigin {
     Script,
     /// A helper of the script, for pointers of certain kinds (`lower::specialize`).
     Specialization(FuncId),
-    /// The function that reads task ids in the host's PID namespace (`lower::task`).
+    /// The function that reads task ids in the host's PID namespace (`pass::task_ids`).
     TaskId,
     /// The body of a loop, or of a large helper, which the verifier checks on its own (`pass::outline_loops`).
     Body,

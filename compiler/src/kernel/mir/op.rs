@@ -368,7 +368,8 @@ impl Op {
     pub fn is_pure(&self) -> bool {
         match self {
             Op::Store { .. } | Op::AtomicAdd { .. } | Op::AtomicExchange { .. } => false,
-            Op::Call { callee, .. } => matches!(callee, Callee::Helper(helper) if !helper.has_effects()),
+            Op::Call { callee: Callee::Helper(helper), .. } => !helper.has_effects(),
+            Op::Call { callee, .. } => matches!(callee, Callee::TaskId(_)),
             _ => true,
         }
     }

@@ -176,6 +176,7 @@ fn callee_name(callee: Callee, hir: &Hir) -> String {
         Callee::Helper(helper) => helper.name().into(),
         Callee::Kfunc(kfunc) => kfunc.name().into(),
         Callee::MapIter(map_iter) => map_iter.name().into(),
+        Callee::TaskId(id) => id.name().into(),
         Callee::External(id) => hir.externs[id].name.clone(),
         Callee::Function(id) => match hir.functions.get(id) {
             Some(function) => function.name.clone(),

@@ -332,6 +332,7 @@ impl Checker<'_> {
             Callee::Helper(helper) => Some(helper.result()),
             Callee::Kfunc(kfunc) => kfunc.result(),
             Callee::MapIter(map_iter) => map_iter.result(),
+            Callee::TaskId(_) => Some(Type::I32),
             // The result of an external function is a word, a kernel object or nothing, as declared.
             Callee::External(_) if result == Some(Type::Ptr(Origin::ObjectOrNull)) => result,
             Callee::External(_) => Some(Type::I64),

@@ -191,7 +191,7 @@ fn is_ours(callee: Callee) -> bool {
     match callee {
         Callee::Function(_) => true,
         Callee::Helper(helper) => helper.calls_back(),
-        Callee::Kfunc(_) | Callee::MapIter(_) | Callee::External(_) => false,
+        Callee::Kfunc(_) | Callee::MapIter(_) | Callee::TaskId(_) | Callee::External(_) => false,
     }
 }
 

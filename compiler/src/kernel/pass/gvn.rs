@@ -21,7 +21,7 @@ use super::rewrite::{Replacements, note};
 use crate::index::{FastMap, Id, IndexVec, Lists};
 use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{
-    BinaryOp, Block, Inst, MirFunction, Op, Origin, Predecessors, Terminator, Type, Value,
+    BinaryOp, Block, Callee, Inst, MirFunction, Op, Origin, Predecessors, Terminator, Type, Value,
 };
 
 /// Runs value numbering on one function.
@@ -301,7 +301,8 @@ impl Gvn<'_> {
     fn is_shared(&self, op: &Op) -> bool {
         let of_object = |base: Value| self.function.values[base] == Type::Ptr(Origin::Object);
         match op {
-            Op::Load { .. } | Op::Call { .. } => false,
+            Op::Load { .. } => false,
+            Op::Call { callee, .. } => matches!(callee, Callee::TaskId(_)),
             Op::LoadField { base, .. } => !of_object(*base),
             _ => op.is_pure(),
         }

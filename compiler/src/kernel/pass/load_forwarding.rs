@@ -282,6 +282,7 @@ impl Finder<'_> {
         let keeps_entries = match callee {
             Callee::Kfunc(Kfunc::IterNumNew | Kfunc::IterNumNext | Kfunc::IterNumDestroy)
             | Callee::MapIter(_)
+            | Callee::TaskId(_)
             | Callee::Helper(Helper::GetCurrentComm | Helper::ReadEvent) => true,
             Callee::Helper(helper) => !helper.has_effects(),
             Callee::External(_) | Callee::Function(_) => false,

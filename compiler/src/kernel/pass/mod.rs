@@ -30,6 +30,7 @@ pub(super) mod scalar_ids;
 mod simplify_cfg;
 mod sink;
 mod tail_merge;
+mod task_ids;
 #[cfg(test)]
 mod tests;
 mod unroll;
@@ -115,6 +116,9 @@ const INLINE: &str = "inline";
 /// The loop unrolling pass: runs once for each program, after the program is optimised.
 const UNROLL: &str = "unroll";
 
+/// The pass that replaces reads of task ids: runs once, before loop bodies are outlined.
+const TASK_IDS: &str = "task_ids";
+
 /// The pass that outlines loop bodies as functions: runs once, before the last passes.
 const OUTLINE: &str = "outline_loops";
 
@@ -186,7 +190,15 @@ const MIXES_LOOPS: &[&str] = &["tail_merge"];
 /// The names of all passes, ordered by their first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let each = PASSES.iter().map(|pass| pass.name).chain(LAST.iter().map(|(name, _)| *name));
-    std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS, PACK, KERNEL_POINTERS])
+    std::iter::once(LOWERING).chain(each).chain([
+        INLINE,
+        UNROLL,
+        TASK_IDS,
+        OUTLINE,
+        CALLBACKS,
+        PACK,
+        KERNEL_POINTERS,
+    ])
 }
 
 /// Runs all passes on all functions until nothing changes. Functions that are not in `efforts` get full
@@ -252,6 +264,11 @@ pub fn finish(
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
+    if task_ids::run(program) {
+        watch(TASK_IDS, program);
+        program.functions.iter().try_for_each(|function| check(function, TASK_IDS, checks))?;
+        improve(program, 0, Passes::All, &mut 0, checks, watch)?;
+    }
     outline_all(program, efforts, checks, watch)?;
     program.loops.with_map_iteration = loop_callbacks::with_map_iteration(program);
     if program.loops.called || !program.loops.with_map_iteration.is_empty() {

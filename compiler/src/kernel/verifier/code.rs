@@ -13,12 +13,8 @@ use crate::kernel::mir::{
     Block, BlockData, Callee, FunctionOrigin, Inst, MirFunction, Op, Program, Target, Terminator,
 };
 
-/// Whether a function is small enough to be inlined; `is_only_call` if nothing else calls it. What the verifier
-/// removes in most runs stays apart.
+/// Whether a function is small enough to be inlined; `is_only_call` if nothing else calls it.
 pub fn may_inline(callee: &MirFunction, is_only_call: bool) -> bool {
-    if callee.origin == FunctionOrigin::TaskId {
-        return false;
-    }
     let limit = if is_only_call { MAX_INLINED_ONCE } else { MAX_INLINED_OFTEN };
     instructions(callee) <= limit
 }

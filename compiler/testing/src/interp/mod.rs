@@ -24,7 +24,8 @@ use arithmetic::{compare, compute, narrow, swap_bytes};
 use ks_compiler::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
 use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::{
-    Block, Callee, Count, Lost, MirFunction, Op, Program, Size, Target, Terminator, Type, Value,
+    Block, Callee, Count, Helper, Lost, MirFunction, Op, Program, Size, Target, TaskId, Terminator, Type,
+    Value,
 };
 
 /// Why a run ended without a result.
@@ -378,6 +379,14 @@ impl<'a> Machine<'a> {
         Ok(Datum::Pointer(slot))
     }
 
+    /// Returns an id of the running task in the initial namespace.
+    fn task_id(&mut self, id: TaskId) -> Result<Datum, InterpError> {
+        Ok(match (self.helper(Helper::GetCurrentPidTgid, &[])?, id) {
+            (Datum::Bits(both), TaskId::Process) => Datum::Bits(both >> 32),
+            (both, _) => both,
+        })
+    }
+
     /// Returns the address of a config block.
     fn config(&self, config: ConfigId) -> Result<Datum, InterpError> {
         let start = self.configs.get(config.index()).copied();
@@ -397,6 +406,7 @@ impl<'a> Machine<'a> {
             Callee::Helper(helper) => Some(self.helper(helper, &args)?),
             Callee::Kfunc(kfunc) => self.kfunc(kfunc, &args)?,
             Callee::MapIter(iter_op) => self.map_iter(iter_op, &args)?,
+            Callee::TaskId(id) => Some(self.task_id(id)?),
             Callee::External(_) => return fault("what a function of the kernel does is not known here"),
         };
         let narrow = result.is_some_and(|result| frame.function.values[result] == Type::I32);

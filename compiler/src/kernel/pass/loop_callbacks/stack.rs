@@ -138,7 +138,7 @@ fn writes(callee: Callee) -> bool {
     ];
     match callee {
         Callee::Helper(helper) => !only_reads.contains(&helper),
-        Callee::MapIter(_) => false,
+        Callee::MapIter(_) | Callee::TaskId(_) => false,
         Callee::Kfunc(_) | Callee::External(_) | Callee::Function(_) => true,
     }
 }
