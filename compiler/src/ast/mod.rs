@@ -420,6 +420,13 @@ pub enum StmtKind {
         /// The statements of the loop.
         body: Block,
     },
+    /// `lock (name) { }`.
+    Lock {
+        /// The variable that is bound to the entry.
+        name: Ident,
+        /// The statements that run under the lock.
+        body: Block,
+    },
     /// `delete x`: a map entry or an object.
     Delete(Expr),
     /// `break`: leaves the innermost loop.

@@ -211,6 +211,7 @@ fn stmt(stmt: &Stmt) -> Node {
         StmtKind::ForEach { key, value, over, body } => {
             list("for-each").with(key).with(value).with(expr(over)).with(block(body))
         }
+        StmtKind::Lock { name, body } => list("lock").with(name).with(block(body)),
         StmtKind::Delete(one) => list("delete").with(expr(one)),
         StmtKind::Break => list("break"),
         StmtKind::Continue => list("continue"),

@@ -242,6 +242,10 @@ impl Mover {
                 self.expr(over);
                 self.block(body);
             }
+            StmtKind::Lock { name, body } => {
+                self.ident(name);
+                self.block(body);
+            }
             StmtKind::Break | StmtKind::Continue => {}
             StmtKind::Try { body, catches } => {
                 self.block(body);

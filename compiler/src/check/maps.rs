@@ -159,6 +159,7 @@ impl Checker<'_> {
             numa_node,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
+            locked: false,
         });
         self.declare_name(&global.name, Symbol::Map(id));
     }

@@ -39,6 +39,7 @@ mod kernel_lists;
 mod kernel_structs;
 mod lifecycle;
 mod literal;
+mod lock;
 mod loops;
 mod lvalue;
 mod map_ops;

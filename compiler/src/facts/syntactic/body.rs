@@ -223,6 +223,10 @@ impl Collector<'_> {
                 });
             }
             StmtKind::ForEach { key, value, over, body } => self.for_each(key, value, over, body),
+            StmtKind::Lock { name, body } => {
+                self.name(&name.name, name.span);
+                self.block(body);
+            }
             StmtKind::Try { body, catches } => {
                 self.block(body);
                 catches.iter().for_each(|catch| self.catch(catch));

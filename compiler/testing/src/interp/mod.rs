@@ -74,7 +74,7 @@ impl Environment {
         let map = |map: &ks_compiler::hir::Map| MapShape {
             kind: map.kind,
             key: if map.kind.is_array() { 4 } else { hir.types.size(map.key) as usize },
-            value: hir.types.size(map.value) as usize,
+            value: map.stored_value(&hir.types).bytes as usize,
             entries: u64::from(map.max_entries),
         };
         let content = |global: &ks_compiler::hir::Global| {

@@ -303,7 +303,7 @@ impl Trees<'_> {
     }
 
     fn stmt(&mut self) -> Stmt {
-        let kind = match self.form(16, 9) {
+        let kind = match self.form(17, 9) {
             0 => StmtKind::Break,
             1 => StmtKind::Continue,
             2 => StmtKind::Expr(self.expr(1)),
@@ -336,6 +336,7 @@ impl Trees<'_> {
                 over: self.expr(1),
                 body: self.block(),
             },
+            15 => StmtKind::Lock { name: self.ident(), body: self.block() },
             _ => StmtKind::Try {
                 body: self.block(),
                 catches: self.some(0, 3, |trees| Catch {
@@ -537,6 +538,7 @@ fn leaves(stmt: &Stmt) -> Before {
         | StmtKind::While { .. }
         | StmtKind::For { .. }
         | StmtKind::ForEach { .. }
+        | StmtKind::Lock { .. }
         | StmtKind::Try { .. } => Before::Closed,
         _ => Before::Open,
     }
