@@ -17,6 +17,7 @@ mod killed;
 mod killed_workers;
 mod known_results;
 mod large;
+mod locks;
 mod map_iteration;
 mod map_memory;
 mod modules;
