@@ -155,6 +155,13 @@ pub enum ItemKind {
         /// The result type; none for void.
         ret: Option<TypeExpr>,
     },
+    /// `extern name: type`.
+    ExternVariable {
+        /// The name of the kernel's variable.
+        name: Ident,
+        /// Its type.
+        ty: TypeExpr,
+    },
     /// `fn name(params) -> type { }`.
     Function(AstFunction),
     /// `@struct_ops("name") impl name { }`.

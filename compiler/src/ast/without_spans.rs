@@ -69,6 +69,10 @@ impl Mover {
                 self.params(params);
                 ret.iter_mut().for_each(|ret| self.ty(ret));
             }
+            ItemKind::ExternVariable { name, ty } => {
+                self.ident(name);
+                self.ty(ty);
+            }
             ItemKind::Function(function) => self.function(function),
             ItemKind::Impl { attributes, name, methods, fields } => {
                 self.attributes(attributes);

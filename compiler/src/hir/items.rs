@@ -432,6 +432,17 @@ pub struct Extern {
     pub optional: bool,
 }
 
+/// A variable of the kernel that the script declares: `extern name: type`.
+#[derive(Debug, Clone)]
+pub struct KernelVariable {
+    /// The name in the kernel.
+    pub name: String,
+    /// The source range of the name.
+    pub span: Span,
+    /// A pointer to its type.
+    pub pointer: TypeId,
+}
+
 /// An impl block: a struct_ops table of the kernel.
 #[derive(Debug, Clone)]
 pub struct Impl {

@@ -44,6 +44,7 @@ pub(super) const DECLARATIONS: &[Snippet] = &[
     snippet("import", "module", "import ${1:name} from \"${2:module.ks}\""),
     snippet("type", "type alias", "type ${1:Name} = ${2:u32}"),
     snippet("extern", "kernel function", "extern ${1:name}($2) -> ${3:u64}"),
+    snippet("extern variable", "variable of the kernel", "extern ${1:name}: ${2:u64}"),
 ];
 
 /// Snippets of statements in function bodies.

@@ -13,6 +13,7 @@ mod held_pointers;
 mod hotplug;
 mod kernel_data;
 mod kernel_structs;
+mod kernel_variables;
 mod killed;
 mod killed_workers;
 mod known_results;

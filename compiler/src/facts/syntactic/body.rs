@@ -55,6 +55,9 @@ impl Collector<'_> {
                     self.type_expr(ty);
                 });
             }
+            ItemKind::ExternVariable { ty, .. } => {
+                self.type_expr(ty);
+            }
             ItemKind::Function(function) => self.function(function),
             ItemKind::Impl { attributes, methods, fields, .. } => {
                 self.attributes(attributes);

@@ -299,6 +299,8 @@ impl<'a> Machine<'a> {
             Op::StackAddr { slot, offset } => {
                 moved(frame.slots, i64::from(frame.function.slots[*slot].position) + i64::from(*offset))
             }
+            // No memory lies there: reads fail, as where the kernel refuses them.
+            Op::KernelAddr(_) => return Ok(Some(Datum::Bits(u64::MAX << 47))),
             Op::GlobalAddr { global, offset } => moved(self.global(*global)?, i64::from(*offset)),
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
             Op::FunctionAddr(id) => return Ok(Some(Datum::FuncPtr(*id))),

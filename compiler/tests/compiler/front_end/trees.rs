@@ -155,7 +155,7 @@ impl Trees<'_> {
     fn item(&mut self) -> Item {
         let name = self.ident();
         let mut docs = self.docs();
-        let kind = match self.pick(12) {
+        let kind = match self.pick(13) {
             0 => ItemKind::Include(self.string()),
             1 => ItemKind::Import { name, path: self.string() },
             2 => ItemKind::Config { name, fields: self.fields() },
@@ -188,6 +188,7 @@ impl Trees<'_> {
                     None => AstFunction { docs, ..self.function(name, attributes) },
                 })
             }
+            11 => ItemKind::ExternVariable { name, ty: self.ty(false) },
             _ => ItemKind::Impl {
                 attributes: self.some(1, 3, Self::attribute),
                 name,
