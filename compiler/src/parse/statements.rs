@@ -113,7 +113,7 @@ impl Parser<'_> {
                 return self
                     .unexpected_because("a statement", Some("`catch` stands behind the `}` of a `try`"));
             }
-            TokenKind::Ident if self.at_lock() => self.lock_stmt()?,
+            _ if self.at_lock() => self.lock_stmt()?,
             TokenKind::Ident => {
                 self.refuse_foreign_keyword()?;
                 self.assign_or_expr()?
@@ -315,9 +315,10 @@ impl Parser<'_> {
     }
 
     /// Whether a `lock` statement begins here. `lock` is a name everywhere else.
-    fn at_lock(&self) -> bool {
-        self.spelling(self.span()) == LOCK
+    pub(super) fn at_lock(&self) -> bool {
+        self.kind() == TokenKind::Ident
             && self.punct_ahead(1, Punct::OpenParen)
+            && self.spelling(self.span()) == LOCK
             && self.block_after_parentheses()
     }
 
