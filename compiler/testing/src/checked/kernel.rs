@@ -2,9 +2,7 @@
 //! Linux 6.12.
 
 use ks_compiler::kernel_types::KernelTypes;
-use ks_compiler::object::btf::{
-    BtfBuilder, DatasecEntry, FuncLinkage, IntEncoding, Member, TypeId, VarLinkage,
-};
+use ks_compiler::object::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
 
 /// Returns the types of the small kernel.
 pub fn types() -> KernelTypes {
@@ -17,7 +15,6 @@ fn btf() -> Vec<u8> {
     kernel.system_calls();
     kernel.events();
     kernel.congestion_control();
-    kernel.variables();
     kernel.btf.finish().expect("the small kernel is well-formed")
 }
 
@@ -51,12 +48,6 @@ impl Kernel {
         let any = btf.ptr(TypeId::VOID);
         let text = btf.ptr(char);
         Kernel { btf, char, bool, int, u8, u16, u32, long, ulong, size, any, text }
-    }
-
-    /// A variable with a value for each CPU. Before pahole had an option for it, the kernel's types had no others.
-    fn variables(&mut self) {
-        let var = self.btf.var("runqueues", self.ulong, VarLinkage::Global);
-        self.btf.datasec(".data..percpu", 8, &[DatasecEntry { var, offset: 0, size: 8 }]);
     }
 
     fn pointer_to_struct(&mut self, name: &str) -> TypeId {
