@@ -93,4 +93,11 @@ fn variables_that_the_kernel_does_not_list_are_an_error() {
     let outcome = run_script("nowhere", script, &[] as &[&str]);
     assert_ne!(outcome.code, 0, "{outcome:#?}");
     assert!(outcome.stderr.contains("`ks_is_nowhere`"), "{outcome:#?}");
+    let folder = Folder::new();
+    let file = folder.write("nowhere.wasm", compile("nowhere", script).plugin);
+    let checked = finish(command("ks-host").arg("check").arg(file));
+    let line = checked.stdout.lines().find(|line| line.contains("ks_is_nowhere"));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(words, ["missing", "variable", "ks_is_nowhere", "of", "ksvarnone"], "{checked:#?}");
+    assert_eq!(checked.code, 1, "{checked:#?}");
 }
