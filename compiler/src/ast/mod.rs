@@ -155,6 +155,13 @@ pub enum ItemKind {
         /// The result type; none for void.
         ret: Option<TypeExpr>,
     },
+    /// `extern name: type`.
+    ExternVariable {
+        /// The name of the kernel's variable.
+        name: Ident,
+        /// Its type.
+        ty: TypeExpr,
+    },
     /// `fn name(params) -> type { }`.
     Function(AstFunction),
     /// `@struct_ops("name") impl name { }`.
@@ -418,6 +425,13 @@ pub enum StmtKind {
         /// The map or array that is iterated.
         over: Expr,
         /// The statements of the loop.
+        body: Block,
+    },
+    /// `lock (name) { }`.
+    Lock {
+        /// The variable that is bound to the entry.
+        name: Ident,
+        /// The statements that run under the lock.
         body: Block,
     },
     /// `delete x`: a map entry or an object.

@@ -126,6 +126,7 @@ fn item(item: &Item) -> Node {
             let ret = ret.iter().map(|ty| list("returns").with(type_text(ty)));
             list("extern").with(name).with(parameters(params)).with_all(ret)
         }
+        ItemKind::ExternVariable { name, ty } => list("extern-variable").with(name).with(type_text(ty)),
         ItemKind::Function(one) => function(one),
         ItemKind::Impl { attributes, name, methods, fields } => {
             let fields = fields.iter().map(|(name, value)| list("field").with(name).with(expr(value)));
@@ -211,6 +212,7 @@ fn stmt(stmt: &Stmt) -> Node {
         StmtKind::ForEach { key, value, over, body } => {
             list("for-each").with(key).with(value).with(expr(over)).with(block(body))
         }
+        StmtKind::Lock { name, body } => list("lock").with(name).with(block(body)),
         StmtKind::Delete(one) => list("delete").with(expr(one)),
         StmtKind::Break => list("break"),
         StmtKind::Continue => list("continue"),

@@ -69,6 +69,10 @@ impl Mover {
                 self.params(params);
                 ret.iter_mut().for_each(|ret| self.ty(ret));
             }
+            ItemKind::ExternVariable { name, ty } => {
+                self.ident(name);
+                self.ty(ty);
+            }
             ItemKind::Function(function) => self.function(function),
             ItemKind::Impl { attributes, name, methods, fields } => {
                 self.attributes(attributes);
@@ -240,6 +244,10 @@ impl Mover {
                 self.ident(key);
                 self.ident(value);
                 self.expr(over);
+                self.block(body);
+            }
+            StmtKind::Lock { name, body } => {
+                self.ident(name);
                 self.block(body);
             }
             StmtKind::Break | StmtKind::Continue => {}

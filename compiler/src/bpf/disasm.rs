@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    AluOp, AtomicOp, ByteOrder, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, JmpOp, KfuncRef,
-    MapRef, Narrow, Operand, Reg, Size, Width, helper_name,
+    AluOp, AtomicOp, ByteOrder, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, JmpOp,
+    KernelVariableRef, KfuncRef, MapRef, Narrow, Operand, Reg, Size, Width, helper_name,
 };
 
 /// A named symbol of an object that an instruction refers to.
@@ -18,6 +18,8 @@ pub enum Symbol {
     Function(FunctionRef),
     /// A kernel function (kfunc).
     Kfunc(KfuncRef),
+    /// A variable of the kernel.
+    KernelVariable(KernelVariableRef),
 }
 
 /// Disassembles to one line per instruction: the number of its first slot and its text (` 3: r1 = *(u64 *)(r1
@@ -106,6 +108,9 @@ impl Line<'_> {
                 write!(f, "{} + {offset} ll", self.symbol(Symbol::Global(global)))
             }
             Imm64::Function(function) => write!(f, "{} ll", self.symbol(Symbol::Function(function))),
+            Imm64::KernelVariable(variable) => {
+                write!(f, "{} ll", self.symbol(Symbol::KernelVariable(variable)))
+            }
             Imm64::MapFd(fd) => write!(f, "map[fd:{fd}]"),
             Imm64::MapValueFd { fd, offset } => write!(f, "map[fd:{fd}][0]+{offset}"),
             Imm64::FunctionAt(target) => write!(f, "subprog[{}]", self.distance(target)),
@@ -134,6 +139,7 @@ impl Line<'_> {
             Symbol::Global(global) => format!("global#{}", global.0),
             Symbol::Function(function) => format!("function#{}", function.0),
             Symbol::Kfunc(kfunc) => format!("kfunc#{}", kfunc.0),
+            Symbol::KernelVariable(variable) => format!("kernel_variable#{}", variable.0),
         })
     }
 

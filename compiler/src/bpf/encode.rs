@@ -249,7 +249,7 @@ impl InsnEncoder<'_> {
             Imm64::MapValueFd { fd, offset } => (op::PSEUDO_MAP_VALUE, fd, offset.cast_signed()),
             // The distance counts from the slot after the first half, like that of a call.
             Imm64::FunctionAt(target) => (op::PSEUDO_FUNC, self.distance_imm(target)?, 0),
-            Imm64::Map(_) | Imm64::Global { .. } | Imm64::Function(_) => {
+            Imm64::Map(_) | Imm64::Global { .. } | Imm64::Function(_) | Imm64::KernelVariable(_) => {
                 return Err(EncodeError::Symbolic { at: self.index });
             }
         };

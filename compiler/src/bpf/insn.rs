@@ -246,9 +246,13 @@ pub struct FunctionRef(pub(crate) u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KfuncRef(pub(crate) u32);
 
+/// A variable of the kernel whose address an object under construction takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KernelVariableRef(pub(crate) u32);
+
 /// Operand of `ld_imm64`.
 ///
-/// `Map`, `Global` and `Function` exist only until the object is built, which turns them into relocations.
+/// `Map`, `Global`, `Function` and `KernelVariable` exist only until the object is built, which turns them into relocations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Imm64 {
     /// A 64-bit constant.
@@ -264,6 +268,8 @@ pub enum Imm64 {
     },
     /// The address of a static function, as a callback.
     Function(FunctionRef),
+    /// The address of a variable of the kernel, which the loader looks up.
+    KernelVariable(KernelVariableRef),
     /// A map by its file descriptor.
     #[doc(alias = "BPF_PSEUDO_MAP_FD")]
     MapFd(i32),

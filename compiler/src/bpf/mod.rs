@@ -30,8 +30,8 @@ pub use disasm::{Symbol, disasm};
 pub use encode::{EncodeError, encode, slot_offsets};
 pub use helper::{changes_packet, helper_name, helper_number, needs_stack};
 pub use insn::{
-    AluOp, AtomicOp, ByteOrder, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, JmpOp, KfuncRef,
-    MapRef, Narrow, Operand, Reg, Size, SwapBits, Width,
+    AluOp, AtomicOp, ByteOrder, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, JmpOp,
+    KernelVariableRef, KfuncRef, MapRef, Narrow, Operand, Reg, Size, SwapBits, Width,
 };
 
 /// Size in bytes of one instruction slot; `ld_imm64` takes two slots.

@@ -156,6 +156,7 @@ impl Checker<'_> {
                             | Symbol::Ring(_)
                             | Symbol::Config(_)
                             | Symbol::Extern(_)
+                            | Symbol::KernelVariable(_)
                             | Symbol::Counter(_)
                             | Symbol::Impl(_)
                             | Symbol::Module(_)

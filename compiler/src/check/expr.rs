@@ -178,7 +178,7 @@ impl Body<'_, '_> {
                 Typed { literal: self.in_constant, ..self.integer(repr.value(bits), ty, span) }
             }
             Some(Symbol::Const(value, ty)) => self.literal(value, ty, span),
-            Some(Symbol::Global(_) | Symbol::PerCpu(_)) => {
+            Some(Symbol::Global(_) | Symbol::PerCpu(_) | Symbol::KernelVariable(_)) => {
                 self.load(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span })
             }
             Some(Symbol::Function(id)) => self.function_value(id, span),

@@ -1,12 +1,15 @@
-//! Functions of the kernel that a script declares (language reference, 6.12).
+//! Functions and variables of the kernel that a script declares (language reference, 6.12).
 
 use super::Checker;
+use super::function::Body;
 use super::names::Symbol;
 use super::types::Position;
-use crate::ast::{self, Param, TypeExpr};
+use crate::ast::{self, Param, TypeExpr, TypeExprKind};
 use crate::bpf::helper_number;
 use crate::diag::Diagnostic;
-use crate::hir::{Extern, ExternId};
+use crate::hir::{
+    Expr, ExprKind, Extern, ExternId, Half, KernelBuiltin, KernelVariable, KernelVariableId, Lvalue,
+};
 use crate::source::Span;
 use crate::types::TypeKind;
 
@@ -42,6 +45,26 @@ impl Checker<'_> {
         self.declare_name(name, Symbol::Extern(id));
     }
 
+    /// Declares a variable of the kernel. Its type may be a struct of the kernel, which stands behind pointers only.
+    pub(super) fn declare_kernel_variable(&mut self, name: &ast::Ident, ty: &TypeExpr) {
+        let kind = TypeExprKind::Ptr(Box::new(ty.clone()));
+        let pointer = self.type_expr(&TypeExpr { kind, span: ty.span }, Position::Value);
+        if self.types.is_error(pointer) {
+            self.declare_name(name, Symbol::Error);
+            return;
+        }
+        if self.kernel().is_per_cpu(&name.name) {
+            let text = format!("`{}` has a value for each CPU", name.name);
+            self.report(
+                Diagnostic::error(525, name.span, text)
+                    .note("its symbol is no address of a value: each CPU adds an offset of its own"),
+            );
+        }
+        let id =
+            self.kernel_variables.push(KernelVariable { name: name.name.clone(), span: name.span, pointer });
+        self.declare_name(name, Symbol::KernelVariable(id));
+    }
+
     /// Lets a kernel lack the functions that are only called where an `exists` has found them.
     pub(super) fn let_kernels_lack_functions(&mut self) {
         let asked: Vec<ExternId> = (self.externs.iter_enumerated())
@@ -63,5 +86,24 @@ impl Checker<'_> {
                 self.report_duplicate(&param.name, first);
             }
         }
+    }
+}
+
+impl Body<'_, '_> {
+    /// Returns a variable of the kernel: memory at an address that the loader knows.
+    pub(super) fn kernel_variable(&mut self, id: KernelVariableId, span: Span) -> Option<Lvalue> {
+        let KernelVariable { name, span: declared, pointer } = self.checker.kernel_variables[id].clone();
+        if self.half() == Half::User {
+            self.report(
+                Diagnostic::error(306, span, format!("`{name}` belongs to the kernel half"))
+                    .also(declared, "it is a variable of the kernel")
+                    .help("let a program store its value in a variable of the script"),
+            );
+            return None;
+        }
+        let u64 = self.common().u64;
+        let address = self.kernel_builtin(KernelBuiltin::VariableAddress(id), u64, span).expr;
+        let pointer = Expr { kind: ExprKind::Convert(Box::new(address)), ty: pointer, span };
+        self.follow(pointer, span)
     }
 }

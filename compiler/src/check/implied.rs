@@ -136,6 +136,7 @@ impl Body<'_, '_> {
             numa_node: 0,
             pinned: false,
             kernel_only: false,
+            locked: false,
         });
         self.checker.implied.insert(map);
         self.checker.declare_name(&name, Symbol::Map(map));
@@ -304,6 +305,7 @@ fn of_statement<'e>(stmt: &'e ast::Stmt, uses: &mut Vec<Indexed<'e>>) {
         | StmtKind::Defer(one) => of_expr(one, uses),
         StmtKind::Const { .. }
         | StmtKind::ForEach { .. }
+        | StmtKind::Lock { .. }
         | StmtKind::Try { .. }
         | StmtKind::Return(None)
         | StmtKind::Break

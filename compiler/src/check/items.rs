@@ -27,6 +27,7 @@ impl<'a> Checker<'a> {
                 }
                 ItemKind::Config { name, fields } => self.declare_config(name, fields),
                 ItemKind::Extern { name, params, ret } => self.declare_extern(name, params, ret.as_ref()),
+                ItemKind::ExternVariable { name, ty } => self.declare_kernel_variable(name, ty),
                 ItemKind::Global(global) => self.declare_shared(global),
                 ItemKind::Counter { name, event, leader } => {
                     self.declare_counter(name, event, leader.as_ref());
@@ -115,6 +116,7 @@ fn run_time_name(item: &Item) -> Option<String> {
         ItemKind::Config { name, .. }
         | ItemKind::Counter { name, .. }
         | ItemKind::Extern { name, .. }
+        | ItemKind::ExternVariable { name, .. }
         | ItemKind::Impl { name, .. } => Some(name.name.clone()),
         _ => None,
     }

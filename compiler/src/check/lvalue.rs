@@ -104,6 +104,9 @@ impl Body<'_, '_> {
             let key = Box::new(self.first_key(span));
             return Some(Lvalue { kind: LvalueKind::Element { map, key }, ty, span });
         }
+        if let (None, Some(Symbol::KernelVariable(id))) = (self.lookup(name), self.checker.names.get(name)) {
+            return self.kernel_variable(id, span);
+        }
         let value = self.expr(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span }, None).expr;
         self.value_lvalue(value, span)
     }

@@ -6,7 +6,7 @@ use super::implied::DEFAULT_ENTRIES;
 use super::items::MAX_OBJECT_BYTES;
 use super::names::Symbol;
 use super::types::Position;
-use crate::ast::{self, Size, TypeExpr};
+use crate::ast::{self, Size, TypeExpr, TypeExprKind};
 use crate::diag::Diagnostic;
 use crate::hir::{Map, MapKind};
 use crate::source::Span;
@@ -68,7 +68,17 @@ impl Checker<'_> {
         size: Option<&Size>,
     ) {
         let key_ty = self.type_expr(key, Position::Value);
-        let value_ty = self.type_expr(value, Position::Value);
+        let value_ty = match &value.kind {
+            TypeExprKind::Map { .. } => {
+                let text = format!("a map cannot be the value of `{}`", keyword.name);
+                self.report(Diagnostic::error(602, value.span, text).help(
+                    "give the entries a key of two parts: `var m : hash<Key, V>(size)`, where \
+                     `struct Key { group: u64, item: u32 }`, and `m[group, item]`",
+                ));
+                self.types.common().error
+            }
+            _ => self.type_expr(value, Position::Value),
+        };
         let kind = self.map_kind(keyword).filter(|kind| {
             if !kind.is_keyed() {
                 let help = format!("write `{}`", shape(*kind));
@@ -159,6 +169,7 @@ impl Checker<'_> {
             numa_node,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
+            locked: false,
         });
         self.declare_name(&global.name, Symbol::Map(id));
     }

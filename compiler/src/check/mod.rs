@@ -39,6 +39,7 @@ mod kernel_lists;
 mod kernel_structs;
 mod lifecycle;
 mod literal;
+mod lock;
 mod loops;
 mod lvalue;
 mod map_ops;
@@ -76,7 +77,8 @@ use crate::ast;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::{
     Config, ConfigId, Counter, CounterId, Extern, ExternId, FuncId, FunctionKind, Global, GlobalId, Half,
-    Hir, HirFunction, HistogramScale, Impl, ImplId, KnownTypes, Map, MapId, Ring, RingId, Target,
+    Hir, HirFunction, HistogramScale, Impl, ImplId, KernelVariable, KernelVariableId, KnownTypes, Map, MapId,
+    Ring, RingId, Target,
 };
 use crate::index::IndexVec;
 use crate::options::Options;
@@ -170,6 +172,7 @@ struct Checker<'a> {
     configs: IndexVec<ConfigId, Config>,
     counters: IndexVec<CounterId, Counter>,
     externs: IndexVec<ExternId, Extern>,
+    kernel_variables: IndexVec<KernelVariableId, KernelVariable>,
     impls: IndexVec<ImplId, Impl>,
     /// Rings that some `on_event` has a handler for.
     handled: HashSet<RingId>,
@@ -222,6 +225,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         configs: IndexVec::new(),
         counters: IndexVec::new(),
         externs: IndexVec::new(),
+        kernel_variables: IndexVec::new(),
         impls: IndexVec::new(),
         handled: HashSet::new(),
         dispatched: Vec::new(),
@@ -283,6 +287,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         configs,
         counters,
         externs,
+        kernel_variables,
         impls,
         ..
     } = checker;
@@ -298,6 +303,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         rings,
         configs,
         externs,
+        kernel_variables,
         impls,
         counters,
         open_counters: None,

@@ -4,7 +4,7 @@
 use crate::index::FastMap;
 use std::rc::Rc;
 
-use crate::hir::{ConfigId, CounterId, ExternId, FuncId, GlobalId, ImplId, MapId, RingId};
+use crate::hir::{ConfigId, CounterId, ExternId, FuncId, GlobalId, ImplId, KernelVariableId, MapId, RingId};
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -33,6 +33,8 @@ pub(super) enum Symbol {
     Counter(CounterId),
     /// A helper or kfunc of an `extern`.
     Extern(ExternId),
+    /// A variable of the kernel of an `extern`.
+    KernelVariable(KernelVariableId),
     /// An impl block with its id.
     Impl(ImplId),
     /// An imported module: by its position in `Checker::modules`.
@@ -51,7 +53,7 @@ impl Symbol {
             Symbol::Enumerator(..) => "an enumerator",
             Symbol::Const(..) => "a constant",
             Symbol::Function(_) => "a function",
-            Symbol::Global(_) | Symbol::PerCpu(_) => "a variable",
+            Symbol::Global(_) | Symbol::PerCpu(_) | Symbol::KernelVariable(_) => "a variable",
             Symbol::Map(_) => "a map",
             Symbol::Ring(_) => "a ring buffer",
             Symbol::Config(_) => "a config block",

@@ -72,7 +72,11 @@ impl Body<'_, '_> {
             ast::ExprKind::Name(name) => match (self.lookup(name), self.checker.names.get(name)) {
                 (Some(Scoped::Local(_)), _) => None,
                 (Some(_), _) => Some("a constant has no address"),
-                (None, Some(Symbol::Global(_) | Symbol::PerCpu(_) | Symbol::Error) | None) => None,
+                (
+                    None,
+                    Some(Symbol::Global(_) | Symbol::PerCpu(_) | Symbol::KernelVariable(_) | Symbol::Error)
+                    | None,
+                ) => None,
                 (None, Some(Symbol::Function(_))) => Some("a function is a value as it is: leave `&` out"),
                 (None, Some(symbol)) => Some(match symbol {
                     Symbol::Map(_) => "a map has no address; an entry has: `&map[key]`",
@@ -280,6 +284,7 @@ impl Body<'_, '_> {
         match &pointer.kind {
             ExprKind::Load(lvalue) => self.is_kernel_lvalue(lvalue),
             ExprKind::Offset(pointer, _) | ExprKind::Convert(pointer) => self.is_kernel_pointer(pointer),
+            ExprKind::Kernel(KernelBuiltin::VariableAddress(_)) => true,
             _ => false,
         }
     }

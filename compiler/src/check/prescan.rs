@@ -163,6 +163,7 @@ impl<'a> PrescanVisitor<'a> {
                     visitor.block(body);
                 });
             }
+            StmtKind::Lock { body, .. } => self.block(body),
             StmtKind::Try { body, catches } => {
                 self.block(body);
                 for catch in catches {

@@ -84,6 +84,7 @@ impl Body<'_, '_> {
             ast::StmtKind::ForEach { key, value, over, body } => {
                 self.for_each(key, value, over, body, span, out)
             }
+            ast::StmtKind::Lock { name, body } => self.lock(name, body),
             ast::StmtKind::Break => self.jump(StmtKind::Break, "break", span),
             ast::StmtKind::Continue => self.jump(StmtKind::Continue, "continue", span),
             ast::StmtKind::Delete(value) => self.delete(value),
@@ -406,6 +407,6 @@ pub(super) fn may_be_tail_call(expr: &ast::Expr) -> bool {
 
 /// Whether a statement declares a variable or contains others: it is checked whatever is wrong with it.
 fn has_more(kind: &ast::StmtKind) -> bool {
-    use ast::StmtKind::{For, ForEach, If, Try, Var, While};
-    matches!(kind, Var { .. } | If(_) | While { .. } | For { .. } | ForEach { .. } | Try { .. })
+    use ast::StmtKind::{For, ForEach, If, Lock, Try, Var, While};
+    matches!(kind, Var { .. } | If(_) | While { .. } | For { .. } | ForEach { .. } | Lock { .. } | Try { .. })
 }

@@ -81,6 +81,10 @@ impl Writer<'_> {
                 self.params(params);
                 self.result(None, ret.as_ref());
             }
+            ItemKind::ExternVariable { name, ty } => {
+                self.named("extern", name);
+                self.of_type(ty);
+            }
             ItemKind::Function(function) => self.function(function),
             ItemKind::Impl { attributes, name, methods, fields } => {
                 self.attributes(attributes);

@@ -60,6 +60,7 @@ fn is_plain(stmt: &Stmt) -> bool {
             | StmtKind::While { .. }
             | StmtKind::For { .. }
             | StmtKind::ForEach { .. }
+            | StmtKind::Lock { .. }
             | StmtKind::Try { .. }
     )
 }

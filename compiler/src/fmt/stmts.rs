@@ -54,6 +54,10 @@ impl Writer<'_> {
                 });
                 self.block(body);
             }
+            StmtKind::Lock { name, body } => {
+                self.head("lock", |writer| writer.name(&name.name));
+                self.block(body);
+            }
             StmtKind::Try { body, catches } => {
                 self.token("try");
                 self.space();

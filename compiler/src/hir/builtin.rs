@@ -3,7 +3,7 @@
 
 use ks_wit::object::DisplayForm;
 
-use super::{CounterId, Expr, FuncId, ImplId, MapId, RingId};
+use super::{CounterId, Expr, FuncId, ImplId, KernelVariableId, MapId, RingId};
 
 /// Maximum number of bytes between two texts of `join`.
 pub const MAX_SEPARATOR: usize = 4;
@@ -117,6 +117,7 @@ impl Parts for bool {}
 impl Parts for u32 {}
 impl Parts for HistogramScale {}
 impl Parts for ReadForm {}
+impl Parts for KernelVariableId {}
 impl Parts for StackOwner {}
 impl Parts for DisplayForm {}
 
@@ -284,6 +285,8 @@ builtins! {
             /// Value in the kernel that the script is compiled for.
             value: i64,
         },
+        /// The address of a variable of the kernel: u64.
+        "variable address" VariableAddress(variable: KernelVariableId),
         /// `exists(p->member)`: whether the running kernel has the member whose address this is. The pointer is
         /// not evaluated.
         "exists" Exists(operand: Box<Expr>),

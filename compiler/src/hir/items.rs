@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::hooks::PACKET_HOOKS;
 use super::{Block, Caller, Expr, FuncId, ImplId, LocalId, MapId, ProgramKind};
+use crate::defect::narrow;
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{IntType, TypeId};
+use crate::types::{IntType, TypeId, Types};
 
 /// The half that a function belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -348,6 +349,39 @@ pub struct Map {
     pub pinned: bool,
     /// `local`: not visible from the userspace half.
     pub kernel_only: bool,
+    /// Whether a program locks its entries: a spin lock that no type shows follows each value. Set by the rule
+    /// of locks.
+    pub locked: bool,
+}
+
+/// The size of a spin lock of the kernel in bytes, and its alignment. Source: include/uapi/linux/bpf.h,
+/// `struct bpf_spin_lock`, v6.12.
+const LOCK_BYTES: u32 = 4;
+
+/// The layout of a map's values in the kernel, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredValue {
+    /// The offset of the spin lock behind the value; none without one.
+    pub lock: Option<u32>,
+    /// The size of both.
+    pub bytes: u32,
+}
+
+impl Map {
+    /// Returns the layout of the values in the kernel; in per-CPU kinds, of one CPU's.
+    pub fn stored_value(&self, types: &Types) -> StoredValue {
+        if !self.locked {
+            return StoredValue { lock: None, bytes: narrow(types.size(self.value)) };
+        }
+        let lock = lock_offset(types, self.value);
+        let align = narrow(types.align(self.value).max(LOCK_BYTES.into()));
+        StoredValue { lock: Some(lock), bytes: (lock + LOCK_BYTES).next_multiple_of(align) }
+    }
+}
+
+/// Returns the offset in bytes of the spin lock behind a value of this type.
+pub fn lock_offset(types: &Types, value: TypeId) -> u32 {
+    narrow(types.size(value).next_multiple_of(LOCK_BYTES.into()))
 }
 
 /// A BPF ring buffer that the script declares.
@@ -396,6 +430,17 @@ pub struct Extern {
     /// Whether the kernel may lack it; then no call of it can be reached: an `exists` guards each call, or
     /// [`super::module`] declares it.
     pub optional: bool,
+}
+
+/// A variable of the kernel that the script declares: `extern name: type`.
+#[derive(Debug, Clone)]
+pub struct KernelVariable {
+    /// The name in the kernel.
+    pub name: String,
+    /// The source range of the name.
+    pub span: Span,
+    /// A pointer to its type.
+    pub pointer: TypeId,
 }
 
 /// An impl block: a struct_ops table of the kernel.

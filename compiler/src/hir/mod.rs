@@ -54,6 +54,8 @@ id_type! {
     ConfigId,
     /// The id of a function of the kernel: a helper or a kfunc.
     ExternId,
+    /// The id of a variable of the kernel.
+    KernelVariableId,
     /// The id of an impl block of a struct_ops type.
     ImplId,
     /// The id of a counter at top level.
@@ -79,6 +81,8 @@ pub struct Hir {
     pub configs: IndexVec<ConfigId, Config>,
     /// All functions of the kernel that the script may call.
     pub externs: IndexVec<ExternId, Extern>,
+    /// All variables of the kernel that the script declares, in source order.
+    pub kernel_variables: IndexVec<KernelVariableId, KernelVariable>,
     /// All impl blocks, in source order.
     pub impls: IndexVec<ImplId, Impl>,
     /// All counters, in source order.

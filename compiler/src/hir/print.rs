@@ -146,6 +146,9 @@ impl Printer<'_> {
                     body,
                 ) + &line(depth, "}");
             }
+            StmtKind::Lock { local, body } => {
+                return around(format!("lock {} {{", self.local(*local)), body) + &line(depth, "}");
+            }
             StmtKind::Try { body, catches } => {
                 let mut out = around("try {".to_owned(), body);
                 for catch in catches {

@@ -21,9 +21,10 @@ impl Stmt {
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         let (first, second, catches): (_, _, &[Catch]) = match &self.kind {
             StmtKind::If { then, otherwise, .. } => (Some(then), Some(otherwise), &[]),
-            StmtKind::While { body, .. } | StmtKind::For { body, .. } | StmtKind::ForEach { body, .. } => {
-                (Some(body), None, &[])
-            }
+            StmtKind::While { body, .. }
+            | StmtKind::For { body, .. }
+            | StmtKind::ForEach { body, .. }
+            | StmtKind::Lock { body, .. } => (Some(body), None, &[]),
             StmtKind::Try { body, catches } => (Some(body), None, catches),
             _ => (None, None, &[]),
         };
@@ -127,6 +128,14 @@ pub enum StmtKind {
         /// The map, per-CPU entry or array that is iterated.
         iteration: MapIteration,
         /// The statements of the loop.
+        body: Block,
+    },
+    /// `lock (local) { .. }`, in the kernel half: the statements run while the entry that the local is bound to is
+    /// locked, which every path out of the block ends. If there is no entry, they do not run.
+    Lock {
+        /// A struct or an array that is bound to an entry of one map.
+        local: LocalId,
+        /// The statements under the lock.
         body: Block,
     },
     /// `delete m[k]`: no effect if there is no entry.

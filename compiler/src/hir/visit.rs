@@ -103,6 +103,7 @@ pub fn own(visitor: &mut dyn Visitor, stmt: &Stmt) {
             visitor.local(*value);
             iteration(visitor, over);
         }
+        StmtKind::Lock { local, .. } => visitor.local(*local),
         StmtKind::Try { catches, .. } => {
             for catch in catches {
                 if let CatchPattern::Bind(local) = catch.pattern {

@@ -64,6 +64,7 @@ fn stmt(visitor: &mut dyn VisitorMut, stmt: &mut Stmt) {
             }
             block(visitor, body);
         }
+        StmtKind::Lock { body, .. } => block(visitor, body),
         StmtKind::Try { body, catches } => {
             block(visitor, body);
             catches.iter_mut().for_each(|catch| block(visitor, &mut catch.body));

@@ -48,7 +48,7 @@ impl Visitor for Needs<'_> {
         else {
             return;
         };
-        let bytes = self.hir.types.size(map.value);
+        let bytes = map.stored_value(&self.hir.types).bytes.into();
         if self.largest.is_none_or(|(largest, _)| largest < bytes) {
             self.largest = Some((bytes, stmt.span));
         }

@@ -264,6 +264,7 @@ fn declared_name(item: &Item) -> Option<String> {
         | ItemKind::Const { name, .. }
         | ItemKind::Counter { name, .. }
         | ItemKind::Extern { name, .. }
+        | ItemKind::ExternVariable { name, .. }
         | ItemKind::Impl { name, .. } => name,
         ItemKind::Global(global) => &global.name,
         ItemKind::Function(function) if function.has_head => &function.name,

@@ -83,6 +83,7 @@ fn in_statement(stmt: &Stmt) -> bool {
         StmtKind::While { cond, body } => in_expr(cond) || in_block(body),
         StmtKind::For { start, end, body, .. } => in_expr(start) || in_expr(end) || in_block(body),
         StmtKind::ForEach { over, body, .. } => in_expr(over) || in_block(body),
+        StmtKind::Lock { body, .. } => in_block(body),
         StmtKind::Try { body, catches } => {
             in_block(body) || catches.iter().any(|catch| in_block(&catch.body))
         }

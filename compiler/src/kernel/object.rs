@@ -18,9 +18,12 @@ use super::mir::core::{CoreField, CoreQuestion};
 use super::mir::{self, Count, FunctionOrigin, Kfunc, MapSymbol};
 use super::section;
 use crate::bpf::{
-    self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, LabelError, MapRef, disasm,
+    self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KernelVariableRef, KfuncRef,
+    LabelError, MapRef, disasm,
 };
-use crate::hir::{self, ExternId, FuncId, FunctionKind, GlobalId, Hir, HirFunction, ProgramKind};
+use crate::hir::{
+    self, ExternId, FuncId, FunctionKind, GlobalId, Hir, HirFunction, KernelVariableId, ProgramKind,
+};
 use crate::index::Id;
 use crate::object::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
 use crate::object::build::{BuildError, CodeSection, FunctionBody, FunctionDecl, ObjectBuilder};
@@ -47,6 +50,7 @@ pub struct Assembly<'a> {
     symbols: BTreeMap<FuncId, String>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
     externals: BTreeMap<ExternId, KfuncRef>,
+    kernel_variables: BTreeMap<KernelVariableId, KernelVariableRef>,
     timers: BTreeMap<FuncId, timer::Timer>,
     core: core::Core,
     arch: Arch,
@@ -75,6 +79,7 @@ impl<'a> Assembly<'a> {
             symbols: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
             externals: BTreeMap::new(),
+            kernel_variables: BTreeMap::new(),
             timers: BTreeMap::new(),
             core: core::Core::of(&program.functions),
             arch,
@@ -310,6 +315,11 @@ impl<'a> Assembly<'a> {
         self.builder.finish()
     }
 
+    fn kernel_variable(&mut self, id: KernelVariableId) -> KernelVariableRef {
+        let (builder, name) = (&mut self.builder, &self.hir.kernel_variables[id].name);
+        *self.kernel_variables.entry(id).or_insert_with(|| builder.add_kernel_variable(name))
+    }
+
     fn kfunc(&mut self, kfunc: Kfunc) -> KfuncRef {
         if let Some(found) = self.kfuncs.get(&kfunc) {
             return *found;
@@ -341,6 +351,7 @@ impl Symbols for Assembly<'_> {
             Symbol::Count(count) => Imm64::Global { global: self.count(count), offset: 0 },
             Symbol::Function(id) => Imm64::Function(self.functions[&id]),
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
+            Symbol::KernelVariable(id) => Imm64::KernelVariable(self.kernel_variable(id)),
         }
     }
 

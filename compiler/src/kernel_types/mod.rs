@@ -32,7 +32,7 @@ pub use types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling, S
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use crate::object::btf::{Btf, BtfReadError, TypeId};
+use crate::object::btf::{Btf, BtfKind, BtfReadError, Type, TypeId};
 
 /// Types, functions and events of one kernel.
 #[derive(Debug)]
@@ -152,6 +152,18 @@ impl KernelTypes {
         match self.btf() {
             Some(btf) => convert::find_composite(btf, name).is_some(),
             None => bundled::structure(name).is_some(),
+        }
+    }
+
+    /// Returns whether a variable of the kernel has a value for each CPU.
+    #[must_use]
+    pub fn is_per_cpu(&self, variable: &str) -> bool {
+        let Some(btf) = self.btf() else { return false };
+        let found = btf.find(variable, BtfKind::Var);
+        let section = btf.find(".data..percpu", BtfKind::Datasec).and_then(|id| btf.get(id).ok());
+        match (found, section) {
+            (Some(found), Some(Type::Datasec { mut entries, .. })) => entries.any(|entry| entry.var == found),
+            _ => false,
         }
     }
 

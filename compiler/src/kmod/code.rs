@@ -107,7 +107,10 @@ impl Writer<'_, '_, '_> {
             StmtKind::Return(Some(value)) => format!("return {};\n", self.expr(value)?),
             StmtKind::Throw(_) | StmtKind::Try { .. } => return refused(span, "a thrown code is"),
             StmtKind::Defer(_) => return refused(span, "`defer` is"),
-            StmtKind::Bind { .. } | StmtKind::Remove { .. } | StmtKind::ForEach { .. } => {
+            StmtKind::Bind { .. }
+            | StmtKind::Remove { .. }
+            | StmtKind::ForEach { .. }
+            | StmtKind::Lock { .. } => {
                 return refused(span, "a map is");
             }
             StmtKind::Free(_) | StmtKind::Release(_) | StmtKind::Give { .. } => {

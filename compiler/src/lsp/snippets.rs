@@ -44,6 +44,7 @@ pub(super) const DECLARATIONS: &[Snippet] = &[
     snippet("import", "module", "import ${1:name} from \"${2:module.ks}\""),
     snippet("type", "type alias", "type ${1:Name} = ${2:u32}"),
     snippet("extern", "kernel function", "extern ${1:name}($2) -> ${3:u64}"),
+    snippet("extern variable", "variable of the kernel", "extern ${1:name}: ${2:u64}"),
 ];
 
 /// Snippets of statements in function bodies.
@@ -53,6 +54,11 @@ pub(super) const STATEMENTS: &[Snippet] = &[
     snippet("while", "while", "while (${1:condition}) {\n    $0\n}"),
     snippet("for", "for", "for (${1:i} in ${2:0}..${3:10}) {\n    $0\n}"),
     snippet("for each", "for each entry", "for (${1:key}, ${2:value} in ${3:map}) {\n    $0\n}"),
+    snippet(
+        "lock",
+        "lock an entry",
+        "if (var ${1:value} = ${2:map}[${3:key}]) {\n    lock (${1:value}) {\n        $0\n    }\n}",
+    ),
     snippet("try", "try", "try {\n    $0\n} catch ${1:_} {\n}"),
     snippet("var", "variable", "var ${1:name} = $0"),
     snippet("const", "constant", "const ${1:NAME} = $0"),

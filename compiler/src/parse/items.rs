@@ -272,6 +272,11 @@ impl Parser<'_> {
             self.advance();
         }
         let name = self.ident("the name of the function")?;
+        if self.at_punct(Punct::Colon) {
+            self.since_011(name.span, "variable of the kernel");
+            self.advance();
+            return Ok(ItemKind::ExternVariable { name, ty: self.type_expr()? });
+        }
         let params = self.params()?;
         let ret = if self.eat_punct(Punct::Arrow) { Some(self.type_expr()?) } else { None };
         if self.at_punct(Punct::Colon) {

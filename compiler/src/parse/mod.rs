@@ -56,6 +56,8 @@ struct Parser<'a> {
     in_cast: bool,
     /// Set inside the type of a `local` variable or map.
     in_local: bool,
+    /// Set inside the value of a map.
+    in_map: bool,
     /// Set when the premature end of the file was reported, or follows from an error already reported.
     ended: bool,
     /// The index of the token before which an unclosed block was reported; none before that.
@@ -85,6 +87,7 @@ pub fn parse_with(tokens: &[Token], text: &[u8], options: Options, diagnostics: 
         enclosed: 0,
         in_cast: false,
         in_local: false,
+        in_map: false,
         unclosed_at: None,
         diagnostics: std::mem::take(diagnostics),
     };

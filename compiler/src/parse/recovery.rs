@@ -81,7 +81,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn starts_statement(&self) -> bool {
-        matches!(self.kind(), TokenKind::Keyword(keyword) if STATEMENTS.contains(&keyword))
+        matches!(self.kind(), TokenKind::Keyword(keyword) if STATEMENTS.contains(&keyword)) || self.at_lock()
     }
 
     /// Skips to the next declaration after the one that began with token `start`. If that one was at the

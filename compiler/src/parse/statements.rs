@@ -12,6 +12,9 @@ use crate::source::Span;
 /// Help text for a declaration in the syntax of C.
 const C_DECLARATION: &str = "`var name: type = value` declares a variable";
 
+/// The word that begins a block under the lock of a map entry.
+const LOCK: &str = "lock";
+
 /// Type names that begin a declaration in C.
 pub(super) const C_TYPES: &[&str] = &[
     "int", "unsigned", "signed", "long", "short", "float", "double", "auto", "static", "volatile",
@@ -110,6 +113,7 @@ impl Parser<'_> {
                 return self
                     .unexpected_because("a statement", Some("`catch` stands behind the `}` of a `try`"));
             }
+            _ if self.at_lock() => self.lock_stmt()?,
             TokenKind::Ident => {
                 self.refuse_foreign_keyword()?;
                 self.assign_or_expr()?
@@ -308,6 +312,23 @@ impl Parser<'_> {
         self.advance();
         let cond = self.head(Self::expr, |unread| unread)?;
         Ok(StmtKind::While { cond, body: self.block()? })
+    }
+
+    /// Whether a `lock` statement begins here. `lock` is a name everywhere else.
+    pub(super) fn at_lock(&self) -> bool {
+        self.kind() == TokenKind::Ident
+            && self.punct_ahead(1, Punct::OpenParen)
+            && self.spelling(self.span()) == LOCK
+            && self.block_after_parentheses()
+    }
+
+    fn lock_stmt(&mut self) -> Parsed<StmtKind> {
+        self.since_011(self.span(), "`lock`");
+        self.advance();
+        self.expect_punct(Punct::OpenParen)?;
+        let name = self.ident("the variable that is bound to the entry")?;
+        self.expect_punct(Punct::CloseParen)?;
+        Ok(StmtKind::Lock { name, body: self.block()? })
     }
 
     fn for_stmt(&mut self) -> Parsed<StmtKind> {

@@ -115,9 +115,13 @@ impl Parser<'_> {
         self.advance();
         let first = Box::new(self.type_expr()?);
         if self.eat_punct(Punct::Comma) {
-            let value = Box::new(self.type_expr()?);
+            // Maps as values are refused later, with or without a size.
+            let outside = std::mem::replace(&mut self.in_map, true);
+            let value = self.type_expr();
+            self.in_map = outside;
+            let value = Box::new(value?);
             self.expect_punct(Punct::Greater)?;
-            let is_sized = !self.in_local || self.at_punct(Punct::OpenParen);
+            let is_sized = !(self.in_local || self.in_map) || self.at_punct(Punct::OpenParen);
             let size = if is_sized { Some(self.map_size()?) } else { None };
             return Ok(TypeExprKind::Map { kind, key: first, value, size });
         }

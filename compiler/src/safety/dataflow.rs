@@ -141,6 +141,12 @@ impl<R: Rule> Analysis<'_, R> {
                     analysis.known = before;
                 });
             }
+            // Where there is no entry, the block does not run.
+            StmtKind::Lock { body, .. } => {
+                let before = self.known.clone();
+                self.block(body);
+                join::<R>(&mut self.known, before);
+            }
             StmtKind::Try { body, catches } => {
                 self.try_targets.push(Target { declared: self.declared.len(), known: None });
                 self.block(body);

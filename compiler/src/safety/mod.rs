@@ -1,7 +1,8 @@
 //! Rules about control flow rather than single expressions, one file per rule.
 //!
-//! In: a typed tree in which the checker found no error. Out: diagnostics, and the functions that a throw may
-//! leave ([`HirFunction::throws`](crate::hir::HirFunction::throws)). The tree is not changed otherwise.
+//! In: a typed tree in which the checker found no error. Out: diagnostics, the functions that a throw may leave
+//! ([`HirFunction::throws`](crate::hir::HirFunction::throws)), and the maps whose entries are locked
+//! ([`Map::locked`](crate::hir::Map::locked)). The tree is not changed otherwise.
 
 mod calls;
 mod contexts;
@@ -9,6 +10,7 @@ mod dangling;
 mod dataflow;
 mod events;
 mod locals;
+mod locks;
 mod null;
 mod ownership;
 mod recursion;
@@ -63,6 +65,7 @@ pub fn check(
     let calls = Calls::of(&hir);
     let program = Program { hir: &hir, calls, sources, strict_011: options.strict_011 };
     let throwing = throws::check(&program, diagnostics);
+    let locked = locks::check(&program, diagnostics);
     recursion::check(&program, diagnostics);
     contexts::check(&program, diagnostics);
     events::check(&program, diagnostics);
@@ -75,6 +78,9 @@ pub fn check(
     values::check(&program, diagnostics);
     for (function, throws) in hir.functions.iter_mut().zip(throwing.iter()) {
         function.throws = *throws;
+    }
+    for map in locked {
+        hir.maps[map].locked = true;
     }
     (!diagnostics.has_errors()).then_some(hir)
 }

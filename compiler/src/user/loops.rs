@@ -118,8 +118,8 @@ impl FnCx<'_, '_> {
     ) -> Lower<()> {
         let table = Table::from(map);
         let key_bytes = maps::key_size(self.cx, table);
-        let per_cpu = table.is_per_cpu(self.cx.hir);
-        let entry = key_bytes + if per_cpu { 0 } else { maps::value_size(self.cx, table) };
+        let keys_alone = table.iterates_keys(self.cx.hir);
+        let entry = key_bytes + if keys_alone { 0 } else { maps::value_size(self.cx, table) };
         let room = BATCH.max(entry);
         let buffer = self.slot_bytes(room.into(), 8);
         let (iteration, next) =
@@ -141,9 +141,12 @@ impl FnCx<'_, '_> {
         let empty = self.code.block();
         let again = self.code.loop_();
         self.code.get(at).get(end).op(I::I32GeU).br_if(empty);
-        self.set_entry((key, value), map, Addr::of(at), key_bytes, span)?;
+        let found = self.set_entry((key, value), map, Addr::of(at), key_bytes, span)?;
         self.code.get_plus(at, entry).set(at);
         let next_iteration = self.code.block();
+        if let Some(found) = found {
+            self.code.get(found).op(I::I32Eqz).br_if(next_iteration);
+        }
         self.loop_body(LoopLabels { leave, next: next_iteration }, body)?;
         self.code.end().br(again).end().end().br(batch).end().end();
         self.cursors.pop();
@@ -152,7 +155,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Sets the loop's variables from an entry.
+    /// Sets the loop's variables from an entry. If its value is looked up separately, returns whether it still exists.
     fn set_entry(
         &mut self,
         (key, value): (LocalId, LocalId),
@@ -160,7 +163,7 @@ impl FnCx<'_, '_> {
         entry: Addr,
         key_bytes: u32,
         span: Span,
-    ) -> Lower<()> {
+    ) -> Lower<Option<Var>> {
         let data = &self.cx.hir.maps[map];
         let index = has_index(data.kind).then_some(U32);
         match self.cx.hir.types.scalar(data.key) {
@@ -172,21 +175,22 @@ impl FnCx<'_, '_> {
             None => self.put_aggregate(key, entry),
         }
         let mut from = entry.plus(key_bytes);
-        if data.kind.is_per_cpu() {
+        let mut found = None;
+        if Table::from(map).iterates_keys(self.cx.hir) {
             from = self.slot(data.value);
+            let there = self.temp(ValType::I32);
             self.lookup(map.into(), entry, from, span);
-            self.code.op(I::Drop);
+            self.code.set(there);
+            found = Some(there);
         }
         match self.cx.hir.types.scalar(data.value) {
             Some(int) => self.put(value, |fcx| {
                 fcx.load(int, from);
                 Ok(())
-            }),
-            None => {
-                self.put_aggregate(value, from);
-                Ok(())
-            }
+            })?,
+            None => self.put_aggregate(value, from),
         }
+        Ok(found)
     }
 
     /// Each CPU's value is read at the start of its iteration; the loop ends at the first CPU that has none.

@@ -65,7 +65,9 @@ impl Array {
     /// space.
     fn of(hir: &Hir, map: Table) -> Option<Array> {
         let entries = match map {
-            Table::Map(id) if hir.maps[id].kind == MapKind::Array => hir.maps[id].max_entries,
+            Table::Map(id) if hir.maps[id].kind == MapKind::Array && !hir.maps[id].locked => {
+                hir.maps[id].max_entries
+            }
             Table::Map(_) => return None,
             Table::Config(_) => 1,
         };

@@ -39,6 +39,7 @@ impl FnCx<'_, '_> {
                 self.give(*local, *map, key, given)?;
             }
             StmtKind::Release(_) => return Err(mistake(stmt.span, "userspace gives nothing back to a map")),
+            StmtKind::Lock { .. } => return Err(mistake(stmt.span, "userspace locks nothing")),
             StmtKind::Try { body, catches } => self.try_(body, catches)?,
             StmtKind::Throw(code) => self.throw(code, stmt.span)?,
             StmtKind::Defer(call) => self.defer(call)?,

@@ -74,7 +74,7 @@ impl Map {
     fn of(hir: &Hir) -> Vec<Map> {
         let maps = hir.maps.iter().map(|map| {
             let slots = if map.kind.is_per_cpu() { CPUS } else { 1 };
-            let value_size = hir.types.size(map.value) as usize;
+            let value_size = map.stored_value(&hir.types).bytes as usize;
             Map::new(map.name.clone(), map.kind.is_array().then_some(map.max_entries), value_size, slots)
         });
         let configs = hir.configs.iter().map(|config| {

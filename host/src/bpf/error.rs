@@ -387,6 +387,8 @@ pub enum Lack {
     Member(String),
     /// A kernel function, by name.
     Function(String),
+    /// A variable of the kernel, by name.
+    Variable(String),
 }
 
 impl std::fmt::Display for Lack {
@@ -394,6 +396,7 @@ impl std::fmt::Display for Lack {
         match self {
             Lack::Member(text) => f.write_str(text),
             Lack::Function(name) => write!(f, "neither the kernel nor a module that is loaded has `{name}`"),
+            Lack::Variable(name) => write!(f, "the kernel lists no variable `{name}` in /proc/kallsyms"),
         }
     }
 }

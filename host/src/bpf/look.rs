@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader};
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::btf::{BtfKind, SplitBtf, Type, TypeId};
 use ks_compiler::object::look::{Descriptors, KsymUse, ResolvedKsyms, SlotBytes, last_look};
-use ks_compiler::object::model::{Ksym, KsymKind, ProgramId};
+use ks_compiler::object::model::{Ksym, KsymKind, Presence, ProgramId};
 
 use super::kernel_types;
 use super::loader::{Prepared, PreparedModule};
@@ -51,7 +51,22 @@ fn look_at(
         last_look(model, *id, slots, descriptors, &mut found).map_err(|error| error.to_string())?;
     }
     names.check_types(model, modules, &found)?;
-    names.check_addresses(model, &found)
+    names.check_addresses(model, &found)?;
+    check_visible(model, &found)
+}
+
+/// Checks that the kernel shows the addresses of the requested symbols: a program would read nothing at 0.
+fn check_visible(model: &Model, found: &ResolvedKsyms) -> Result<(), String> {
+    let hidden = found.addresses.iter().filter(|(_, address)| **address == 0);
+    let mut hidden = hidden.filter_map(|(ksym, _)| model.ksyms.get(ksym.index()));
+    match hidden.find(|ksym| ksym.presence == Presence::Required) {
+        Some(ksym) => Err(format!(
+            "the kernel hides the address of `{}`: ks-host needs CAP_SYSLOG, and sysctl kernel.kptr_restrict must \
+             not be 2",
+            ksym.name.as_str()
+        )),
+        None => Ok(()),
+    }
 }
 
 fn descriptors(prepared: &Prepared, model: &Model) -> Descriptors {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ks_compiler::bpf::{AluOp, AtomicOp, ByteOrder, Insn};
-use ks_compiler::object::model::{Body, Instruction, KsymId, Presence, ProgramId};
+use ks_compiler::object::model::{Body, Instruction, KsymId, KsymKind, Presence, ProgramId};
 use serde::{Deserialize, Serialize};
 
 use super::members::{self, MemberPath, MemberUse};
@@ -31,6 +31,8 @@ pub struct ProgramNeeds {
     /// Kernel functions by name; true if the reference is weak, so that the object loads without the
     /// function.
     pub kfuncs: BTreeMap<String, bool>,
+    /// Variables of the kernel by name, without which the object cannot be loaded.
+    pub variables: BTreeSet<String>,
     /// Members of kernel structs that the program reads, sorted by name.
     pub members: Vec<(MemberPath, MemberUse)>,
     /// Groups of instructions that not every kernel with BPF supports.
@@ -92,6 +94,11 @@ impl Needs {
                 let ksym = model.ksyms.get(id.index())?;
                 Some((ksym.name.as_str().to_owned(), ksym.presence == Presence::Optional))
             };
+            let variable = |id: &KsymId| {
+                let ksym = model.ksyms.get(id.index())?;
+                let is_needed = ksym.kind == KsymKind::Address && ksym.presence == Presence::Required;
+                is_needed.then(|| ksym.name.as_str().to_owned())
+            };
             let called = uses.subprograms.iter().filter_map(|id| model.subprograms.get(id.index()));
             let bodies = std::iter::once(&program.body).chain(called.map(|one| &one.body));
             ProgramNeeds {
@@ -99,6 +106,7 @@ impl Needs {
                 section: program.section.to_string(),
                 helpers: uses.helpers.iter().map(|helper| helper.number()).collect(),
                 kfuncs: uses.kfuncs.iter().filter_map(kfunc).collect(),
+                variables: uses.addresses.iter().filter_map(variable).collect(),
                 members: members::of_program(model, ProgramId(id)).into_iter().collect(),
                 instructions: bodies.flat_map(groups).collect(),
             }

@@ -226,6 +226,13 @@ fn explain_load(load: &LoadError) -> Explanation {
             );
         }
         Some(Lack::Function(name)) => return lacks_function(name),
+        Some(Lack::Variable(_)) => {
+            return because(
+                FailureKind::Unsupported,
+                "it has no variable of this name, or was built without CONFIG_KALLSYMS_ALL and lists functions only",
+                "run a kernel that lists it",
+            );
+        }
         None => {}
     }
     match (&load.verifier, load.errno) {

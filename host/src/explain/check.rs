@@ -27,6 +27,8 @@ pub enum What {
     Kfunc,
     /// Maps of a type can be created.
     Map,
+    /// The kernel lists a variable.
+    Variable,
     /// A struct of the kernel has a member.
     Member,
 }
@@ -216,6 +218,8 @@ impl Asked<'_> {
             }
             kfunc
         }));
+        let variable = |name: &String| need(What::Variable, name, self.features.variable(name), None, "");
+        found.extend(program.variables.iter().map(variable));
         found.extend(program.members.iter().map(|(path, used)| {
             let mut member = need(What::Member, &path.to_string(), member(path), None, "");
             if let (State::Missing, Some(at), Some(because)) = (member.state, &used.at, &mut member.because) {
@@ -272,6 +276,9 @@ impl Asked<'_> {
                 format!("run Linux {}.{} or newer; this is {}.{}", since.0, since.1, kernel.0, kernel.1)
             }
             _ if what == What::Member => "run a kernel that has it, or leave it out".into(),
+            _ if what == What::Variable => {
+                "run a kernel that has it and was built with CONFIG_KALLSYMS_ALL".into()
+            }
             _ if what == What::Kfunc => "load the module that has it, or run a kernel that has it".into(),
             _ if what == What::Helper => {
                 "run a newer kernel: this one gives it to other types of programs, or was built without it"

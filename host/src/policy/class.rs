@@ -48,8 +48,10 @@ pub enum Class {
     StructOps,
     /// Calls a helper that writes memory or sends signals.
     Helper,
-    /// Calls a kernel function, or takes the address of a kernel symbol.
+    /// Calls a kernel function.
     Kfunc,
+    /// Takes the address of a variable of the kernel, to read it.
+    KernelVariable,
     /// Leaves a map in the BPF file system.
     Pin,
     /// Sends packets and messages to other interfaces, CPUs and sockets. Their numbers are known only at run
@@ -78,7 +80,7 @@ pub(super) const COUNTING_FAMILIES: [&str; 12] = [
 
 impl Class {
     /// All classes, in the order in which messages list them.
-    pub const ALL: [Class; 25] = [
+    pub const ALL: [Class; 26] = [
         Class::Event,
         Class::Scope,
         Class::PerfEvent,
@@ -101,6 +103,7 @@ impl Class {
         Class::StructOps,
         Class::Helper,
         Class::Kfunc,
+        Class::KernelVariable,
         Class::Pin,
         Class::Redirect,
         Class::Other,
@@ -147,6 +150,7 @@ impl Class {
             Class::StructOps => ("struct_ops", "NAME", "take the place of functions of the kernel"),
             Class::Helper => ("helper", "NAME", "write or signal so"),
             Class::Kfunc => ("kfunc", "NAME", "call the kernel so"),
+            Class::KernelVariable => ("kernel_variable", "NAME", "read variables of the kernel"),
             Class::Pin => ("pin", "PROJECT/*", "leave data in the kernel"),
             Class::Redirect => ("redirect", "*", "send packets and messages anywhere"),
             Class::Other => ("other", "SECTION", "run such programs"),

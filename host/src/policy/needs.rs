@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ks_compiler::object::model::{Callee, Instruction, Object, Program, ProgramId};
+use ks_compiler::object::model::{Callee, Instruction, KsymKind, Object, Program, ProgramId};
 use ks_compiler::object::table::{self, Target};
 use ks_wit::helper::{self, HelperClass};
 use ks_wit::kfunc;
@@ -119,13 +119,14 @@ fn of_object(object: &PluginObject) -> Vec<Need> {
         let classes = kinds.into_iter().flatten().filter_map(|kind| kind.class()).map(Class::from);
         classes.map(|class| Need { class, target: None, by: format!("map `{}`", map.name.as_str()) })
     }));
-    needs.extend(
-        model
-            .ksyms
-            .iter()
-            .filter(|ksym| kfunc::observing(ksym.name.as_str()).is_none())
-            .map(|ksym| need(Class::Kfunc, ksym.name.as_str().to_owned(), "the BPF object".into())),
-    );
+    needs.extend(model.ksyms.iter().filter_map(|ksym| {
+        let name = ksym.name.as_str();
+        let class = match ksym.kind {
+            KsymKind::Function(_) => kfunc::observing(name).is_none().then_some(Class::Kfunc)?,
+            KsymKind::Variable(_) | KsymKind::Address => Class::KernelVariable,
+        };
+        Some(need(class, name.to_owned(), "the BPF object".into()))
+    }));
     needs.extend(model.struct_ops.iter().map(|one| {
         need(Class::StructOps, one.name.as_str().to_owned(), format!("struct `{}`", one.name.as_str()))
     }));

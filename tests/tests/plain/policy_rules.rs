@@ -74,7 +74,8 @@ fn starting_a_timer_needs_permission_for_timers() {
 
 #[test]
 fn functions_structs_and_pins_are_allowed_by_name() {
-    let ksym = |text| Ksym { name: name(text), kind: KsymKind::Address, presence: Presence::Required };
+    let ksym = |text, kind| Ksym { name: name(text), kind, presence: Presence::Required };
+    let function = |text| ksym(text, KsymKind::Function(TypeId(0)));
     let mut pinned = map("counts", MapKind::Array, 8, 1);
     pinned.pinning = Pinning::ByName;
     let vegas = StructOps {
@@ -86,12 +87,22 @@ fn functions_structs_and_pins_are_allowed_by_name() {
         members: Vec::new(),
     };
     let model = Object {
-        ksyms: vec![ksym("bpf_iter_num_new"), ksym("tcp_reno_undo_cwnd")],
+        ksyms: vec![
+            function("bpf_iter_num_new"),
+            function("tcp_reno_undo_cwnd"),
+            ksym("total_forks", KsymKind::Address),
+        ],
         maps: vec![pinned],
         struct_ops: vec![vegas],
         ..program("perf_event", &[SEND_SIGNAL, 1])
     };
-    let rules = ["helper=send_signal", "kfunc=tcp_reno_*", "struct_ops=vegas", "pin=test/maps/*"];
+    let rules = [
+        "helper=send_signal",
+        "kfunc=tcp_reno_*",
+        "kernel_variable=total_*",
+        "struct_ops=vegas",
+        "pin=test/maps/*",
+    ];
     for left_out in 0..rules.len() {
         let mut policy = Policy::observing();
         for rule in rules.iter().enumerate().filter(|(index, _)| *index != left_out) {

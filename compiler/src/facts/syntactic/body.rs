@@ -55,6 +55,9 @@ impl Collector<'_> {
                     self.type_expr(ty);
                 });
             }
+            ItemKind::ExternVariable { ty, .. } => {
+                self.type_expr(ty);
+            }
             ItemKind::Function(function) => self.function(function),
             ItemKind::Impl { attributes, methods, fields, .. } => {
                 self.attributes(attributes);
@@ -223,6 +226,10 @@ impl Collector<'_> {
                 });
             }
             StmtKind::ForEach { key, value, over, body } => self.for_each(key, value, over, body),
+            StmtKind::Lock { name, body } => {
+                self.name(&name.name, name.span);
+                self.block(body);
+            }
             StmtKind::Try { body, catches } => {
                 self.block(body);
                 catches.iter().for_each(|catch| self.catch(catch));

@@ -110,6 +110,11 @@ impl<'a> Collector<'a> {
                     format!("extern {name}({params}){arrow}")
                 })
             }
+            ItemKind::ExternVariable { name, ty } => {
+                let ty = owner.ty(ty);
+                let text = format!(": {ty}");
+                self.top(item, name, owner, DefKind::Extern, ty, |name| format!("extern {name}{text}"))
+            }
             ItemKind::Function(function) => {
                 let ty = result(function, owner);
                 let kind = function_kind(&function.attributes);

@@ -67,7 +67,7 @@ impl Collector<'_> {
         types.into_iter().next().map_or(Ty::Unknown, |first| Ty::Array(Box::new(first), len.to_string()))
     }
 
-    fn name(&mut self, name: &str, span: Span) -> Ty {
+    pub(super) fn name(&mut self, name: &str, span: Span) -> Ty {
         let Some(id) = self.lookup(name) else { return Ty::Unknown };
         self.facts.refer(span, id);
         match self.facts.definition(id) {

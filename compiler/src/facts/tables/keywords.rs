@@ -24,7 +24,10 @@ pub fn event_docs(event: &NamedEvent) -> String {
 /// The documentation of reserved words, for those that have a meaning of their own.
 const KEYWORDS: &[(&str, &str)] = &[
     ("fn", "Declares a function. Without an attribute it runs in userspace."),
-    ("extern", "Declares a function that the kernel provides: `extern bpf_ktime_get_ns() -> u64`."),
+    (
+        "extern",
+        "Declares a function or variable of the kernel: `extern bpf_ktime_get_ns() -> u64`, `extern total_forks: u64`.",
+    ),
     ("include", "Takes over the declarations of a header: `include \"xdp.kh\"`."),
     (
         "import",

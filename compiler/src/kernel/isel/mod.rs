@@ -18,7 +18,7 @@ pub use select::select;
 use super::mir::core::{CoreField, CoreQuestion};
 use super::mir::{Count, Kfunc, MapSymbol, Size};
 use crate::bpf::{AluOp, JmpOp, Narrow, SwapBits, Width};
-use crate::hir::{ExternId, FuncId, GlobalId};
+use crate::hir::{ExternId, FuncId, GlobalId, KernelVariableId};
 use crate::source::Span;
 
 /// The second operand of an instruction: a register or a constant.
@@ -52,6 +52,8 @@ pub enum Symbol {
     Global(GlobalId, u32),
     /// The address of a function of the object, which the kernel calls back.
     Function(FuncId),
+    /// A variable of the kernel.
+    KernelVariable(KernelVariableId),
 }
 
 /// The callee of a call instruction.

@@ -210,6 +210,10 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, InstKind::Address { dst, symbol: Symbol::Count(*count) })
             }
+            Some(Op::KernelAddr(id)) => {
+                let dst = self.fresh();
+                (dst, InstKind::Address { dst, symbol: Symbol::KernelVariable(*id) })
+            }
             // These need no instruction: they share the register of their operand.
             Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {
                 return self.register(*inner);

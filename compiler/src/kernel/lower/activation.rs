@@ -61,6 +61,8 @@ pub(super) struct Activation<'a> {
     pub exit: Exit,
     /// The exit for a throw that leaves the function, once there is one.
     pub thrown: Option<Thrown>,
+    /// The lock that is held here.
+    pub lock: Option<Value>,
 }
 
 impl<'a> Activation<'a> {
@@ -89,6 +91,7 @@ impl<'a> Activation<'a> {
             result: Sink::Nothing,
             exit,
             thrown: None,
+            lock: None,
         }
     }
 }
@@ -144,6 +147,7 @@ impl Lowerer<'_> {
         match (self.active.exit, self.active.result, value) {
             (Exit::Return, Sink::Nothing, Some(value)) if value.ty != void => {
                 let result = self.scalar(value)?;
+                self.unlock();
                 self.leave_loops(self.active.outer_loops, self.active.scope);
                 self.leave(result);
                 return Ok(());
@@ -166,6 +170,7 @@ impl Lowerer<'_> {
             (_, sink, Some(value)) => self.deliver(value, sink)?,
             (_, _, None) => {}
         }
+        self.unlock();
         match self.active.exit {
             Exit::Block(block) => {
                 self.leave_loops(self.active.outer_loops, self.active.scope + 1);

@@ -63,6 +63,7 @@ impl Lowerer<'_> {
                 (thrown.block, thrown.code, self.active.outer_loops, self.active.scope)
             }
         };
+        self.unlock();
         self.leave_loops(loops, scope + 1);
         self.builder.set(variable, code);
         self.builder.jump(block);

@@ -237,6 +237,9 @@ impl Lowerer<'_> {
             KernelBuiltin::Enumerator { owner, name, value } => {
                 return self.enumerator(owner, name, *value, expr);
             }
+            KernelBuiltin::VariableAddress(id) => {
+                return Ok(self.builder.value(Type::I64, Op::KernelAddr(*id)));
+            }
             KernelBuiltin::Exists(member) => return self.member_exists(member),
             KernelBuiltin::ContainerOf(member) => return self.container(member),
             KernelBuiltin::CutList => {

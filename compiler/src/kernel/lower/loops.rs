@@ -76,6 +76,7 @@ impl Lowerer<'_> {
             return impossible(span, "`break` outside of a loop");
         };
         let (target, scope) = (frame.break_to, frame.scope);
+        self.unlock();
         self.discard_records(scope + 1);
         self.builder.jump(target);
         Ok(())
@@ -86,6 +87,7 @@ impl Lowerer<'_> {
             return impossible(span, "`continue` outside of a loop");
         };
         let (target, scope) = (frame.continue_to, frame.scope);
+        self.unlock();
         self.discard_records(scope + 1);
         self.builder.jump(target);
         Ok(())

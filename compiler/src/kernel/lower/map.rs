@@ -28,6 +28,8 @@ pub(super) struct KeyBytes {
 /// Flags of bpf_map_update_elem. Source: include/uapi/linux/bpf.h, v6.12.
 const BPF_ANY: u64 = 0;
 const BPF_NOEXIST: u64 = 1;
+/// Changes an entry that exists under its lock.
+const BPF_F_LOCK: u64 = 4;
 
 const U32: IntType = IntType { bits: 32, signed: false };
 
@@ -153,15 +155,25 @@ impl Lowerer<'_> {
     /// objects are written in place.
     pub(super) fn assign_element(&mut self, map: MapId, key: Key, value: Addr, span: Span) -> Lower<()> {
         let data = &self.hir.maps[map];
+        let bytes = self.size(data.value, span)?;
         if let Some(key) = replaced(data, key) {
-            let outcome = self.update(map, key, value, BPF_ANY);
+            let outcome = match data.locked {
+                true => {
+                    let stored = self.stored_value(map, value, bytes);
+                    self.update(map, key, stored, BPF_F_LOCK)
+                }
+                false => self.update(map, key, value, BPF_ANY),
+            };
             self.count_if_failed(map, outcome);
             return Ok(());
         }
-        let bytes = self.size(data.value, span)?;
         let miss = self.builder.block();
         let entry = self.entry_to_write(map, key, miss);
-        self.copy(Addr::of(Base::Pointer(entry)), value, bytes);
+        let to = Addr::of(Base::Pointer(entry));
+        match self.lock_of(map, entry) {
+            Some(lock) => self.under_lock(lock, |this| this.copy(to, value, bytes)),
+            None => self.copy(to, value, bytes),
+        }
         self.join_miss(Some(miss), |_| Ok(()))
     }
 

@@ -28,6 +28,7 @@ mod histogram;
 mod inline;
 mod kernel_memory;
 mod linear;
+mod lock;
 mod loops;
 mod lvalue;
 mod map;

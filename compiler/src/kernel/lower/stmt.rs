@@ -87,6 +87,7 @@ impl Lowerer<'_> {
                 self.iterate_map(*key, *value, *map, body)
             }
             StmtKind::Try { body, catches } => self.try_catch(body, catches),
+            StmtKind::Lock { local, body } => self.lock(*local, body, stmt.span),
             StmtKind::Throw(code) => self.throw(code),
             StmtKind::Defer(call) => {
                 self.defer(call);

@@ -76,6 +76,10 @@ pub enum Helper {
     /// `(map, function, captured, 0) -> entries that were visited` (Linux 5.13): calls `function(map, key,
     /// entry, captured)` until it returns 1; `captured` points to the stack.
     ForEachMapElem,
+    /// `(lock)`: waits for the spin lock in an entry. No call may follow but the next one.
+    SpinLock,
+    /// `(lock)`: releases the spin lock that was taken.
+    SpinUnlock,
     /// `(map, object, 0, flags) -> entry or null`
     StorageGet(Storage),
     /// `(map, object) -> 0 or -errno`
@@ -141,6 +145,8 @@ impl Helper {
             Helper::ProbeReadUserStr => "bpf_probe_read_user_str",
             Helper::Loop => "bpf_loop",
             Helper::ForEachMapElem => "bpf_for_each_map_elem",
+            Helper::SpinLock => "bpf_spin_lock",
+            Helper::SpinUnlock => "bpf_spin_unlock",
             Helper::StorageGet(Storage::Task) => "bpf_task_storage_get",
             Helper::StorageGet(Storage::Inode) => "bpf_inode_storage_get",
             Helper::StorageGet(Storage::Socket) => "bpf_sk_storage_get",
@@ -193,6 +199,8 @@ impl Helper {
                 | Helper::ProbeReadUserStr
                 | Helper::Loop
                 | Helper::ForEachMapElem
+                | Helper::SpinLock
+                | Helper::SpinUnlock
                 | Helper::StorageGet(_)
                 | Helper::StorageDelete(_)
         )

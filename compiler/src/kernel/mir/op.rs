@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::core::{CoreField, CoreQuestion};
 use super::{Callee, Size, Slot, Value};
-use crate::hir::{ConfigId, CounterId, FuncId, GlobalId, MapId, RingId};
+use crate::hir::{ConfigId, CounterId, FuncId, GlobalId, KernelVariableId, MapId, RingId};
 use crate::source::Span;
 
 /// The operands of an operation, in order. Most calls have at most five.
@@ -247,6 +247,8 @@ pub enum Op {
     FunctionAddr(FuncId),
     /// The address of a 64-bit variable of the object, such as a counter.
     CountAddr(Count),
+    /// The address of a variable of the kernel: a number of 64 bits.
+    KernelAddr(KernelVariableId),
     /// The difference in bytes of two pointers into memory, first minus second: 64 bits.
     PtrDiff(Value, Value),
     /// The loader's answer about a part of a kernel struct: 64 bits, below 2^31.
@@ -327,6 +329,7 @@ macro_rules! for_each_operand {
             | Op::MapAddr(_)
             | Op::FunctionAddr(_)
             | Op::CountAddr(_)
+            | Op::KernelAddr(_)
             | Op::Core(..) => {}
             Op::IsNull($value)
             | Op::Narrow { value: $value, .. }
@@ -389,6 +392,7 @@ impl Op {
                 | Op::MapAddr(_)
                 | Op::FunctionAddr(_)
                 | Op::CountAddr(_)
+                | Op::KernelAddr(_)
         )
     }
 

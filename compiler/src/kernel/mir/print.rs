@@ -140,6 +140,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             MapSymbol::Programs(first) => format!("program_array {}", hir.functions[*first].name),
         },
         Op::FunctionAddr(id) => format!("function_addr {}", callee_name(Callee::Function(*id), hir)),
+        Op::KernelAddr(id) => format!("kernel_addr {}", hir.kernel_variables[*id].name),
         Op::CountAddr(count) => match count {
             Count::Faults(program) => format!("fault_count {}", hir.functions[*program].name),
             Count::CutList(span) => format!("cut_count of the list at byte {}", span.start),

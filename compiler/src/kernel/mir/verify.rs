@@ -236,7 +236,7 @@ impl Checker<'_> {
             | Op::CountAddr(_)
             | Op::PtrAdd(..)
             | Op::PtrDiff(..) => self.address(&inst.op, result),
-            Op::Core(..) => require(result == Some(Type::I64), mismatch),
+            Op::Core(..) | Op::KernelAddr(_) => require(result == Some(Type::I64), mismatch),
             Op::LoadField { size, base, .. } => {
                 let wide = *size == Size::DW;
                 let number = result == Some(if wide { Type::I64 } else { Type::I32 });

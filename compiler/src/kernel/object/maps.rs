@@ -8,7 +8,7 @@ use super::Assembly;
 use crate::bpf::MapRef;
 use crate::defect::narrow;
 use crate::hir::{ConfigId, CounterId, FuncId, Map, MapId, MapKind, RingId};
-use crate::object::btf::IntEncoding;
+use crate::object::btf::{IntEncoding, Member, TypeId};
 use crate::object::build::{MapDef, MapSide, Pinning};
 
 impl Assembly<'_> {
@@ -21,7 +21,7 @@ impl Assembly<'_> {
             key,
             value,
             max_entries: map.max_entries,
-            flags: map.flags | mapping(map.kind),
+            flags: map.flags | mapping(map),
             numa_node: (map.flags & NUMA_NODE != 0).then_some(map.numa_node),
             pinning: pinning(map.pinned),
             programs: Vec::new(),
@@ -132,9 +132,26 @@ impl Assembly<'_> {
                 } else {
                     self.ty(map.key)
                 };
-                (MapSide::Type(key), MapSide::Type(self.ty(map.value)))
+                (MapSide::Type(key), MapSide::Type(self.stored_value(map)))
             }
         }
+    }
+
+    /// The type of the values in the kernel: with a lock, a struct of the script's type and the lock behind it. The
+    /// kernel finds the lock by the name of its type, as a member of the value itself. Source: kernel/bpf/btf.c,
+    /// `btf_parse_fields`, v6.12; `btf_find_spin_lock`, v5.15.
+    fn stored_value(&mut self, map: &Map) -> TypeId {
+        let value = self.ty(map.value);
+        let stored = map.stored_value(&self.hir.types);
+        let Some(offset) = stored.lock else { return value };
+        let word = self.builder.btf().int("u32", 4, IntEncoding::Unsigned);
+        let lock = self.builder.btf().structure("bpf_spin_lock", 4, &[Member::at("val", word, 0)]);
+        let members = [Member::at("value", value, 0), Member::at("lock", lock, offset)];
+        self.builder.btf().structure(
+            &format!("{}_locked", map.name.replace('.', "_")),
+            stored.bytes,
+            &members,
+        )
     }
 }
 
@@ -156,9 +173,10 @@ fn pinning(pinned: bool) -> Pinning {
     if pinned { Pinning::ByName } else { Pinning::None }
 }
 
-/// The flags that let the userspace half access a map through mmap without system calls.
-fn mapping(kind: MapKind) -> u32 {
-    if kind == MapKind::Array { MMAPABLE } else { 0 }
+/// The flags that let the userspace half access a map through mmap without system calls. The kernel maps no values
+/// with locks.
+fn mapping(map: &Map) -> u32 {
+    if map.kind == MapKind::Array && !map.locked { MMAPABLE } else { 0 }
 }
 
 /// BPF_F_MMAPABLE, since 5.5. Source: include/uapi/linux/bpf.h, v6.12.

@@ -116,7 +116,7 @@ impl Visitor for Cost<'_> {
             StmtKind::While { .. } | StmtKind::For { .. } | StmtKind::ForEach { .. } => {
                 self.is_unknown = true
             }
-            StmtKind::If { .. } => self.decisions += 1,
+            StmtKind::If { .. } | StmtKind::Lock { .. } => self.decisions += 1,
             StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => self.index(&lvalue.kind),
             _ => {}
         }

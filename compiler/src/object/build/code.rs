@@ -2,8 +2,8 @@
 
 use super::{BuildError, CodeSection, FunctionBody, FunctionDecl, GlobalDef, ObjectFunction, to_u32};
 use crate::bpf::{
-    self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, MapRef, Operand, SLOT_BYTES,
-    Symbol, slot_offsets,
+    self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KernelVariableRef, KfuncRef, MapRef,
+    Operand, SLOT_BYTES, Symbol, slot_offsets,
 };
 use crate::object::btf::{BtfBuilder, CoreReloKind, FuncLinkage, Line, TypeId, ext};
 
@@ -45,6 +45,7 @@ pub(super) enum Target {
     /// A function whose address is taken.
     Callback(FunctionRef),
     Kfunc(KfuncRef),
+    KernelVariable(KernelVariableRef),
 }
 
 const TEXT: &str = ".text";
@@ -197,6 +198,7 @@ impl Lowering<'_> {
                         (self.offset_in(at, global, offset)?, Target::Global(global))
                     }
                     Imm64::Function(function) => (self.callback(at, function)?, Target::Callback(function)),
+                    Imm64::KernelVariable(variable) => (0, Target::KernelVariable(variable)),
                     Imm64::MapFd(_) | Imm64::MapValueFd { .. } | Imm64::FunctionAt(_) => {
                         return Err(self.insn_error(at, LOADED_FORM));
                     }

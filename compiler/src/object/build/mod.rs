@@ -22,9 +22,11 @@ mod map;
 mod struct_ops;
 mod write;
 
-use crate::bpf::{EncodeError, FunctionRef, GlobalRef, Insn, InsnIndex, KfuncRef, MapRef, Symbol};
+use crate::bpf::{
+    EncodeError, FunctionRef, GlobalRef, Insn, InsnIndex, KernelVariableRef, KfuncRef, MapRef, Symbol,
+};
 use crate::object::btf::{
-    BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntEncoding, Line, TypeId,
+    BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntEncoding, Line, TypeId, VarLinkage,
 };
 use crate::object::model::Presence;
 
@@ -181,6 +183,7 @@ pub struct ObjectBuilder {
     maps: Vec<MapDef>,
     globals: Vec<GlobalDef>,
     kfuncs: Vec<Kfunc>,
+    kernel_variables: Vec<String>,
     functions: Vec<ObjectFunction>,
     struct_ops: Vec<StructOpsDef>,
     sections: Vec<(&'static str, Vec<u8>)>,
@@ -202,6 +205,7 @@ impl ObjectBuilder {
             maps: Vec::new(),
             globals: Vec::new(),
             kfuncs: Vec::new(),
+            kernel_variables: Vec::new(),
             functions: Vec::new(),
             struct_ops: Vec::new(),
             sections: Vec::new(),
@@ -245,6 +249,12 @@ impl ObjectBuilder {
     pub fn add_kfunc(&mut self, name: &str, proto: TypeId, presence: Presence) -> KfuncRef {
         self.kfuncs.push(Kfunc { name: name.to_owned(), proto, presence });
         KfuncRef(last_index(self.kfuncs.len()))
+    }
+
+    /// Adds a variable of the kernel whose address programs take.
+    pub fn add_kernel_variable(&mut self, name: &str) -> KernelVariableRef {
+        self.kernel_variables.push(name.to_owned());
+        KernelVariableRef(last_index(self.kernel_variables.len()))
     }
 
     /// Adds a kernel struct that programs fill in.
@@ -291,6 +301,7 @@ impl ObjectBuilder {
             Symbol::Global(global) => &self.globals.get(global.0 as usize)?.name,
             Symbol::Function(function) => &self.functions.get(function.0 as usize)?.decl.name,
             Symbol::Kfunc(kfunc) => &self.kfuncs.get(kfunc.0 as usize)?.name,
+            Symbol::KernelVariable(variable) => self.kernel_variables.get(variable.0 as usize)?,
         };
         Some(name.clone())
     }
@@ -307,7 +318,7 @@ impl ObjectBuilder {
         let data = data::lay_out(&mut self.btf, &self.globals)?;
         let maps = map::lay_out(&mut self.btf, &self.maps)?;
         let struct_ops = struct_ops::lay_out(&mut self.btf, &self.struct_ops)?;
-        self.describe_kfuncs();
+        self.describe_ksyms();
         let code = code::lay_out(&mut self.btf, &self.functions, &self.globals)?;
         write::write(self, &write::Parts { data, maps, struct_ops, code })
     }
@@ -316,6 +327,8 @@ impl ObjectBuilder {
         let maps = self.maps.iter().map(|map| (&map.name, "map"));
         let globals = self.globals.iter().map(|global| (&global.name, "variable"));
         let kfuncs = self.kfuncs.iter().map(|kfunc| (&kfunc.name, "kernel function"));
+        let variables = self.kernel_variables.iter().map(|name| (name, "variable of the kernel"));
+        let kfuncs = kfuncs.chain(variables);
         let functions = self.functions.iter().map(|function| (&function.decl.name, "function"));
         let struct_ops = self.struct_ops.iter().map(|def| (&def.name, "struct of the kernel"));
         let mut seen = std::collections::HashSet::new();
@@ -330,9 +343,10 @@ impl ObjectBuilder {
         Ok(())
     }
 
-    /// Adds the BTF section `.ksyms`, by which libbpf distinguishes kernel functions from other externs.
-    fn describe_kfuncs(&mut self) {
-        if self.kfuncs.is_empty() {
+    /// Adds the BTF section `.ksyms`, by which libbpf distinguishes functions and variables of the kernel from other
+    /// externs. A variable has no type there: libbpf looks it up among the symbols of the kernel.
+    fn describe_ksyms(&mut self) {
+        if self.kfuncs.is_empty() && self.kernel_variables.is_empty() {
             return;
         }
         // libbpf converts the externs to variables of a four-byte integer type, which it looks up in the
@@ -341,6 +355,11 @@ impl ObjectBuilder {
         let mut entries = Vec::with_capacity(self.kfuncs.len());
         for kfunc in &self.kfuncs {
             let var = self.btf.func(&kfunc.name, kfunc.proto, FuncLinkage::Extern);
+            entries.push(DatasecEntry { var, offset: 0, size: 0 });
+        }
+        for name in &self.kernel_variables {
+            let void = self.btf.constant(TypeId::VOID);
+            let var = self.btf.var(name, void, VarLinkage::Extern);
             entries.push(DatasecEntry { var, offset: 0, size: 0 });
         }
         self.btf.datasec(".ksyms", 0, &entries);

@@ -11,7 +11,7 @@ use super::{BuildError, DataSection, FunctionDecl, ObjectBuilder};
 use crate::bpf::{FunctionRef, Symbol};
 use crate::object::btf::{FuncLinkage, ext};
 use crate::object::elf::{Extent, File, Operand};
-use crate::object::model::Linkage;
+use crate::object::model::{Linkage, Presence};
 
 /// The licence that lets programs call every helper. Source: include/linux/license.h,
 /// `license_is_gpl_compatible`.
@@ -43,7 +43,7 @@ pub(super) fn write(mut builder: ObjectBuilder, parts: &Parts) -> Result<Vec<u8>
     file.add_data(&builder, data);
     file.add_maps(&builder, maps)?;
     file.add_struct_ops(&builder, struct_ops)?;
-    file.add_kfuncs(&builder);
+    file.add_ksyms(&builder);
     for (name, content) in &builder.sections {
         file.file.section(name, SectionKind::Other, content, 1);
     }
@@ -63,6 +63,7 @@ struct Writer {
     globals: Vec<SymbolId>,
     maps: Vec<SymbolId>,
     kfuncs: Vec<SymbolId>,
+    kernel_variables: Vec<SymbolId>,
 }
 
 impl Writer {
@@ -74,6 +75,7 @@ impl Writer {
             globals: Vec::new(),
             maps: Vec::new(),
             kfuncs: Vec::new(),
+            kernel_variables: Vec::new(),
         }
     }
 
@@ -161,10 +163,14 @@ impl Writer {
         self.file.address(section, offset, symbol).map_err(BuildError::Write)
     }
 
-    fn add_kfuncs(&mut self, builder: &ObjectBuilder) {
+    fn add_ksyms(&mut self, builder: &ObjectBuilder) {
         for kfunc in &builder.kfuncs {
             let symbol = self.file.external(&kfunc.name, kfunc.presence);
             self.kfuncs.push(symbol);
+        }
+        for name in &builder.kernel_variables {
+            let symbol = self.file.external(name, Presence::Required);
+            self.kernel_variables.push(symbol);
         }
     }
 
@@ -202,6 +208,10 @@ impl Writer {
                 (found, Operand::Wide, Symbol::Function(function))
             }
             Target::Kfunc(kfunc) => (symbol(&self.kfuncs, kfunc.0), Operand::Callee, Symbol::Kfunc(kfunc)),
+            Target::KernelVariable(variable) => {
+                let found = symbol(&self.kernel_variables, variable.0);
+                (found, Operand::Wide, Symbol::KernelVariable(variable))
+            }
         };
         Ok((found.ok_or(BuildError::Foreign(named))?, operand))
     }

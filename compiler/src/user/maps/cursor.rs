@@ -27,13 +27,13 @@ fn return_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Va
     code.i32(0).op(I::Return).end();
 }
 
-/// Emits the body of [`Routine::MapCursor`]. The values of all CPUs are merged by a separate lookup.
+/// Emits the body of [`Routine::MapCursor`].
 pub fn cursor(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
     let cursor = cx.host(import::maps::BPF_MAP_ITERATE);
     let shape = cx.abi.result(import::maps::BPF_MAP_ITERATE);
     let handle = opened(cx, code, map, location, location_len);
-    let values = i32::from(!map.is_per_cpu(cx.hir));
+    let values = i32::from(!map.iterates_keys(cx.hir));
     code.get(handle).i32(values).u32(cx.returned).call(cursor);
     return_if_failed(cx, code, shape.err().offset, location, location_len);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset)));

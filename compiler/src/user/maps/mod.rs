@@ -115,7 +115,7 @@ pub fn lookup(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
         per_cpu::merge(cx, code, map, to, &found);
     } else {
         // A host that returns another length violates the contract.
-        code.get(found.len).u32(size).op(I::I32Ne).if_();
+        code.get(found.len).u32(map.stored_size(cx.hir)).op(I::I32Ne).if_();
         code.op(I::Unreachable).end();
         code.get(to).get(found.address).u32(size).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
     }
@@ -134,8 +134,19 @@ pub fn store(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     push_open(cx, code, &Access { map, key, location, location_len });
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
     reset_arena(code);
-    code.get(handle).get(key).u32(key_size(cx, map)).get(value).u32(size).get(mode);
-    let err = if map.is_per_cpu(cx.hir) {
+    code.get(handle).get(key).u32(key_size(cx, map));
+    if map.is_locked(cx.hir) {
+        let stored = push_stored(cx, code, map, value);
+        code.u32(stored);
+    } else {
+        code.get(value).u32(size);
+    }
+    code.get(mode);
+    let err = if map.is_locked(cx.hir) {
+        let update = cx.host(import::maps::BPF_MAP_UPDATE_LOCKED);
+        code.u32(cx.returned).call(update);
+        cx.abi.result(import::maps::BPF_MAP_UPDATE_LOCKED).err().offset
+    } else if map.is_per_cpu(cx.hir) {
         let update = cx.host(import::maps::BPF_MAP_UPDATE_SUM);
         code.u32(cx.returned).call(update);
         cx.abi.result(import::maps::BPF_MAP_UPDATE_SUM).err().offset
@@ -149,6 +160,15 @@ pub fn store(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.get(mode).i32(update_mode(cx, "exist")).ops_of([I::I32Eq, I::I32And]).br_if(done);
     push_warn(cx, code, err, location, location_len);
     code.end();
+}
+
+/// Copies a value to where zeros follow it in the place of the lock, and pushes that address. Returns the size in bytes.
+fn push_stored(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, value: Var) -> u32 {
+    let stored = map.stored_size(cx.hir);
+    let copy = cx.module.statics.reserve(stored.into(), 8);
+    code.u32(copy).get(value).u32(value_size(cx, map)).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.u32(copy);
+    stored
 }
 
 /// Emits the body of [`Routine::MapAdd`]. The other CPUs' values are written back as they were read.
@@ -230,8 +250,12 @@ fn push_open(cx: &mut Cx<'_>, code: &mut WasmCode, access: &Access) {
 /// Looks an entry up. Branches to `absent` if there is none, or after reporting that the lookup failed.
 fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> FoundValue {
     let [handle, address, len] = [(); 3].map(|()| code.local(ValType::I32));
-    let lookup = cx.host(import::maps::BPF_MAP_LOOKUP);
-    let shape = cx.abi.result(import::maps::BPF_MAP_LOOKUP);
+    let function = match access.map.is_locked(cx.hir) {
+        true => import::maps::BPF_MAP_LOOKUP_LOCKED,
+        false => import::maps::BPF_MAP_LOOKUP,
+    };
+    let lookup = cx.host(function);
+    let shape = cx.abi.result(function);
     let value = shape.ok().some().offset;
     push_open(cx, code, &access);
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(absent);

@@ -40,6 +40,25 @@ impl Table {
         }
     }
 
+    /// Returns the size of one CPU's value in the kernel in bytes; with a lock, more than the type has.
+    pub fn stored_size(self, hir: &Hir) -> u32 {
+        match self {
+            Table::Map(id) => hir.maps[id].stored_value(&hir.types).bytes,
+            Table::Config(id) => hir.types.size(hir.configs[id].ty) as u32,
+        }
+    }
+
+    /// Returns whether each value has a lock.
+    pub fn is_locked(self, hir: &Hir) -> bool {
+        matches!(self, Table::Map(id) if hir.maps[id].locked)
+    }
+
+    /// Returns whether an iteration returns keys alone, whose values are looked up one by one: where the values of all
+    /// CPUs are merged, and where each is read under its lock.
+    pub fn iterates_keys(self, hir: &Hir) -> bool {
+        self.is_per_cpu(hir) || self.is_locked(hir)
+    }
+
     /// Returns whether the map has one value per CPU.
     pub fn is_per_cpu(self, hir: &Hir) -> bool {
         matches!(self, Table::Map(id) if hir.maps[id].kind.is_per_cpu())

@@ -1,7 +1,9 @@
 //! A small kernel: the functions, events and structs that the examples name.
 
 use ks_compiler::kernel_types::KernelTypes;
-use ks_compiler::object::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
+use ks_compiler::object::btf::{
+    BtfBuilder, DatasecEntry, FuncLinkage, IntEncoding, Member, TypeId, VarLinkage,
+};
 
 /// Returns the types of that kernel.
 pub fn types() -> KernelTypes {
@@ -10,6 +12,7 @@ pub fn types() -> KernelTypes {
     files(&mut btf, &scalars);
     tasks(&mut btf, &scalars);
     congestion(&mut btf, &scalars);
+    variables(&mut btf, &scalars);
     KernelTypes::from_btf(btf.finish().expect("well-formed")).expect("BTF")
 }
 
@@ -33,6 +36,12 @@ impl Scalars {
             ulong: btf.int("unsigned long", 8, IntEncoding::Unsigned),
         }
     }
+}
+
+/// A variable with a value for each CPU. Most kernels describe no others.
+fn variables(btf: &mut BtfBuilder, scalars: &Scalars) {
+    let var = btf.var("runqueues", scalars.ulong, VarLinkage::Global);
+    btf.datasec(".data..percpu", 8, &[DatasecEntry { var, offset: 0, size: 8 }]);
 }
 
 /// `vfs_read`, `vfs_write`, and a function for programs.

@@ -15,6 +15,9 @@ const UNREADABLE: i64 = -14;
 pub(super) const ABSENT: i64 = -2;
 pub(super) const TOO_MANY: i64 = -7;
 
+/// BPF_F_LOCK: one thread runs, so that nothing is locked.
+const UNDER_LOCK: u64 = 4;
+
 /// Results of helpers that depend on the environment. A helper returns the same result throughout a run.
 pub trait Answers {
     /// The number that a helper returns.
@@ -61,6 +64,8 @@ impl Machine<'_> {
                     Datum::Bits(flags),
                 ],
             ) => Ok(Datum::Bits(self.update(*map, *key, *value, *flags)? as u64)),
+            // One thread runs: nobody else holds a lock.
+            (Helper::SpinLock | Helper::SpinUnlock, [Datum::Pointer(_)]) => Ok(Datum::Bits(0)),
             (Helper::GetCurrentComm, [Datum::Pointer(buffer), Datum::Bits(len)]) => {
                 let bytes = self.answers.bytes(helper, *len as usize);
                 self.memory.write(*buffer, &bytes)?;
@@ -171,7 +176,7 @@ impl Machine<'_> {
         let shape = self.environment.maps[map.index()];
         let value = self.memory.read(value, shape.value)?;
         let exists = shape.kind.is_array() || self.entries.contains_key(&name);
-        match flags {
+        match flags & !UNDER_LOCK {
             1 if exists => return Ok(EXISTS),
             2 if !exists => return Ok(ABSENT),
             0..=2 => {}
@@ -180,7 +185,7 @@ impl Machine<'_> {
         if !exists && self.entries.keys().filter(|(one, _)| *one == map).count() as u64 >= shape.entries {
             return Ok(TOO_MANY);
         }
-        if shape.kind.is_array()
+        if (shape.kind.is_array() || flags & UNDER_LOCK != 0)
             && let Some(entry) = self.entries.get(&name)
         {
             self.memory.write(*entry, &value)?;

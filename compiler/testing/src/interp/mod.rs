@@ -75,7 +75,7 @@ impl Environment {
         let map = |map: &ks_compiler::hir::Map| MapShape {
             kind: map.kind,
             key: if map.kind.is_array() { 4 } else { hir.types.size(map.key) as usize },
-            value: hir.types.size(map.value) as usize,
+            value: map.stored_value(&hir.types).bytes as usize,
             entries: u64::from(map.max_entries),
         };
         let content = |global: &ks_compiler::hir::Global| {
@@ -300,6 +300,8 @@ impl<'a> Machine<'a> {
             Op::StackAddr { slot, offset } => {
                 moved(frame.slots, i64::from(frame.function.slots[*slot].position) + i64::from(*offset))
             }
+            // No memory lies there: reads fail, as where the kernel refuses them.
+            Op::KernelAddr(_) => return Ok(Some(Datum::Bits(u64::MAX << 47))),
             Op::GlobalAddr { global, offset } => moved(self.global(*global)?, i64::from(*offset)),
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
             Op::FunctionAddr(id) => return Ok(Some(Datum::FuncPtr(*id))),

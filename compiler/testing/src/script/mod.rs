@@ -11,6 +11,7 @@ pub mod forms;
 pub mod items;
 mod kernel_memory;
 mod kinds;
+mod locks;
 mod lvalues;
 pub mod reached;
 pub mod rng;

@@ -3,7 +3,7 @@
 use super::scope::{Gen, Key};
 use super::tree::Node;
 use super::types::{I32, I64, Int, Ty, U32};
-use super::{calls, constants, forms, kernel_memory, state, texts};
+use super::{calls, constants, forms, kernel_memory, locks, state, texts};
 
 /// Generates a statement, or nothing where it is not allowed.
 type Production = fn(&mut Gen) -> Option<Node>;
@@ -39,6 +39,7 @@ const PRODUCTIONS: &[(usize, &str, Production)] = &[
     (2, "push or add", state::added),
     (2, "new", state::object),
     (2, "object in a map", state::owned),
+    (8, "lock", locks::locked),
     (1, "record of a ring in branches", state::open_record),
     (1, "call of the kernel's helper as a statement", kernel_call),
     (3, "member of a kernel struct", kernel_memory::read),
@@ -73,7 +74,7 @@ impl Gen {
         self.function.nesting < MAX_NESTING && self.function.fuel > 8
     }
 
-    fn claim(&mut self, ty: &Ty) -> bool {
+    pub fn claim(&mut self, ty: &Ty) -> bool {
         let bytes = self.bytes(ty).next_multiple_of(8);
         self.claim_bytes(bytes)
     }

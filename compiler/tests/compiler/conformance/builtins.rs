@@ -178,6 +178,28 @@ fn lf_146_entries_are_taken() {
 }
 
 #[test]
+fn lf_148_entries_are_locked() {
+    let map = "struct Two { a: u64, b: u64 }\nvar m : hash<u32, Two>(8)\nvar l : lru_hash<u32, Two>(8)";
+    accepts(in_program(map, "if (var v = m[1]) { lock (v) { v.a += 1\nv.b = v.a } }"));
+    accepts(in_program(map, "var lock: u32 = 1\nlock += 1"));
+    refuses(in_program(map, "if (var v = m[1]) { lock (v) { m[2] = v } }"), "KS0720");
+    refuses(in_program(map, "if (var v = l[1]) { lock (v) { v.a += 1 } }"), "KS0625");
+    refuses(in_main(map, "if (var v = m[1]) { lock (v) { v.a += 1 } }"), "KS0306");
+    refuses_strict(in_program(map, "if (var v = m[1]) { lock (v) { v.a += 1 } }"), "KS0201");
+}
+
+#[test]
+fn lf_149_variables_of_the_kernel() {
+    let variables = "extern total_forks: u64\nextern init_task: task_struct\nextern hex_asc: char[16]";
+    accepts(in_program(variables, "var n = total_forks + 1\nvar c = hex_asc[3]\nvar p = &total_forks"));
+    refuses(in_program(variables, "total_forks = 3"), "KS0612");
+    refuses(in_program(variables, "hex_asc[2] = 'x'"), "KS0612");
+    refuses(in_main(variables, "var n = total_forks"), "KS0306");
+    refuses(in_program("extern a: u64\nextern a: u32", ""), "KS0302");
+    refuses_strict(in_program(variables, ""), "KS0201");
+}
+
+#[test]
 fn lf_147_statistics_of_integers() {
     let stats = "var s : stats\nvar m : hash<u32, stats>(8)";
     accepts_both(stats, "s.add(3)\nm[1].add(-4 as i16)\nvar z = s.mean + m[1].min + s.max + s.sum");

@@ -155,7 +155,7 @@ impl Trees<'_> {
     fn item(&mut self) -> Item {
         let name = self.ident();
         let mut docs = self.docs();
-        let kind = match self.pick(12) {
+        let kind = match self.pick(13) {
             0 => ItemKind::Include(self.string()),
             1 => ItemKind::Import { name, path: self.string() },
             2 => ItemKind::Config { name, fields: self.fields() },
@@ -188,6 +188,7 @@ impl Trees<'_> {
                     None => AstFunction { docs, ..self.function(name, attributes) },
                 })
             }
+            11 => ItemKind::ExternVariable { name, ty: self.ty(false) },
             _ => ItemKind::Impl {
                 attributes: self.some(1, 3, Self::attribute),
                 name,
@@ -303,7 +304,7 @@ impl Trees<'_> {
     }
 
     fn stmt(&mut self) -> Stmt {
-        let kind = match self.form(16, 9) {
+        let kind = match self.form(17, 9) {
             0 => StmtKind::Break,
             1 => StmtKind::Continue,
             2 => StmtKind::Expr(self.expr(1)),
@@ -336,6 +337,7 @@ impl Trees<'_> {
                 over: self.expr(1),
                 body: self.block(),
             },
+            15 => StmtKind::Lock { name: self.ident(), body: self.block() },
             _ => StmtKind::Try {
                 body: self.block(),
                 catches: self.some(0, 3, |trees| Catch {
@@ -537,6 +539,7 @@ fn leaves(stmt: &Stmt) -> Before {
         | StmtKind::While { .. }
         | StmtKind::For { .. }
         | StmtKind::ForEach { .. }
+        | StmtKind::Lock { .. }
         | StmtKind::Try { .. } => Before::Closed,
         _ => Before::Open,
     }

@@ -87,6 +87,7 @@ fn row(need: &Need) -> Vec<String> {
         What::AttachPoint => "attach point",
         What::Helper => "helper",
         What::Kfunc => "kfunc",
+        What::Variable => "variable",
         What::Map => "map",
         What::Member => "member",
     };

@@ -77,7 +77,7 @@ changed plugin files again; what they pinned stays.
 
 Policy: by default plugins may only observe (events, tracepoints, probes that read). Anything that changes \
 the system needs --allow or a --policy file: xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, \
-pin, other. `ks-host inspect --policy` writes the policy that a plugin needs.
+pin, other. So does kernel_variable, which reads variables of the kernel by name. `ks-host inspect --policy` writes the policy that a plugin needs.
 
 Exit codes: the plugin's own (low 8 bits); 124 after --timeout; 125 if it trapped or the host failed; 126 if \
 the policy did not let it start; 127 if a file is not a plugin, or is a script with errors; 130 if it did \

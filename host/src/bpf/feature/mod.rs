@@ -205,6 +205,25 @@ impl Features {
         }
     }
 
+    /// Tests whether the kernel lists a variable among its symbols, with its address.
+    pub fn variable(&self, name: &str) -> Answer {
+        let symbols = match std::fs::read_to_string("/proc/kallsyms") {
+            Ok(symbols) => symbols,
+            Err(error) => return Answer::Unknown(format!("cannot read /proc/kallsyms: {error}")),
+        };
+        let mut lines = symbols.lines().map(|line| line.split_ascii_whitespace());
+        match lines.find_map(|mut fields| {
+            let address = fields.next()?;
+            (fields.nth(1) == Some(name)).then_some(address)
+        }) {
+            Some(address) if address.bytes().all(|digit| digit == b'0') => Answer::Unknown(
+                "the kernel hides its address (sysctl kernel.kptr_restrict, CAP_SYSLOG)".into(),
+            ),
+            Some(_) => Answer::Yes,
+            None => Answer::No("the kernel lists no variable of this name in /proc/kallsyms".into()),
+        }
+    }
+
     /// Tests whether maps of a kind (`enum bpf_map_type`) can be created.
     pub fn map(&self, kind: u32) -> Answer {
         match print::collect(|| sys::has_map_kind(kind)).0 {

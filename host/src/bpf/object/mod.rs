@@ -653,7 +653,8 @@ fn load_error(admitted: &Admitted, refused: Refused) -> BpfError {
         let other = || format!("`{unfit}` has another type in this kernel");
         Some(Lack::Member(members::missing(model, program).unwrap_or_else(other)))
     });
-    let lacks = member.or_else(|| libbpf.iter().find_map(|line| missing_function(line)));
+    let missing = |line: &String| missing_function(line).or_else(|| missing_variable(line));
+    let lacks = member.or_else(|| libbpf.iter().find_map(missing));
     BpfError::Load(Box::new(LoadError {
         object: admitted.object().name().to_owned(),
         is_script: is_script(model),
@@ -673,6 +674,15 @@ fn missing_function(line: &str) -> Option<Lack> {
     let (_, name) = line.split_once("extern (func ksym) '")?;
     let (name, rest) = name.split_once('\'')?;
     rest.starts_with(": not found").then(|| Lack::Function(name.to_owned()))
+}
+
+/// Extracts from a line of libbpf the variable of the kernel that it did not find among its symbols.
+///
+/// Source: libbpf v1.7, `bpf_object__resolve_externs`.
+fn missing_variable(line: &str) -> Option<Lack> {
+    let (_, name) = line.split_once("extern '")?;
+    let (name, rest) = name.split_once('\'')?;
+    rest.starts_with(" (strong): not resolved").then(|| Lack::Variable(name.to_owned()))
 }
 
 /// Returns whether the object was compiled from a script: its line information names a `.ks` file.

@@ -36,6 +36,8 @@ pub struct Map {
 /// BPF_NOEXIST and BPF_EXIST. Source: include/uapi/linux/bpf.h, v6.12.
 const NO_EXIST: u64 = 1;
 const EXIST: u64 = 2;
+/// BPF_F_LOCK.
+const UNDER_LOCK: u64 = 4;
 
 fn failed(errno: Errno) -> u64 {
     -i64::from(errno as i32) as u64
@@ -93,7 +95,9 @@ impl Map {
         }
         match self.values.get(key) {
             // The kernel writes these values in place.
-            Some(address) if self.shape.kind == MapType::PercpuHash => arena.write(*address, value),
+            Some(address) if self.shape.kind == MapType::PercpuHash || flags & UNDER_LOCK != 0 => {
+                arena.write(*address, value)
+            }
             _ => drop(self.values.insert(key.to_vec(), arena.alloc_with(value))),
         }
         0

@@ -135,6 +135,8 @@ fn writes(callee: Callee) -> bool {
         Helper::TailCall,
         Helper::RingSubmit,
         Helper::RingDiscard,
+        Helper::SpinLock,
+        Helper::SpinUnlock,
     ];
     match callee {
         Callee::Helper(helper) => !only_reads.contains(&helper),
