@@ -104,7 +104,12 @@ impl Body<'_, '_> {
             Some(_) => return true,
             None => None,
         };
-        let Some(types) = self.tried(|body| body.used_types(used)) else { return true };
+        let Some(types) = self.tried(|body| body.used_types(used)) else {
+            if known.is_none() {
+                self.reject_implied(used);
+            }
+            return known.is_some();
+        };
         match known {
             Some(map) => self.check_implied(map, &types, used),
             None => {
@@ -112,6 +117,13 @@ impl Body<'_, '_> {
                 true
             }
         }
+    }
+
+    /// Reports why the first use has no types. Later uses are none of a name that is missing.
+    fn reject_implied(&mut self, used: &Indexed<'_>) {
+        self.used_types(used);
+        let name = ast::Ident { name: used.name.to_owned(), span: used.span };
+        self.checker.declare_name(&name, Symbol::Error);
     }
 
     fn declare_implied(&mut self, types: &Used, used: &Indexed<'_>) {
