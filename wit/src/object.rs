@@ -250,6 +250,10 @@ pub enum DisplayForm {
     KernelFunction,
     /// `symbols.process-function`.
     ProcessFunction,
+    /// `symbols.kernel-stack` of this map.
+    KernelStack(String),
+    /// `symbols.process-stack` of this map.
+    ProcessStack(String),
     /// `display.time-of-day` in this format.
     TimeOfDay(Vec<u8>),
     /// `display.bytes`.
@@ -272,6 +276,8 @@ impl DisplayForm {
             DisplayForm::Enumerator(_) => "enumerator",
             DisplayForm::KernelFunction => "kernel-function",
             DisplayForm::ProcessFunction => "process-function",
+            DisplayForm::KernelStack(_) => "kernel-stack",
+            DisplayForm::ProcessStack(_) => "process-stack",
             DisplayForm::TimeOfDay(_) => "time-of-day",
             DisplayForm::Bytes => "bytes",
             DisplayForm::Duration => "duration",
@@ -281,7 +287,7 @@ impl DisplayForm {
     /// Returns the size of the operands in a record, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            DisplayForm::Ipv6 | DisplayForm::ProcessFunction => 16,
+            DisplayForm::Ipv6 | DisplayForm::ProcessFunction | DisplayForm::ProcessStack(_) => 16,
             _ => 8,
         }
     }

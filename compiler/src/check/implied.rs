@@ -148,6 +148,7 @@ impl Body<'_, '_> {
             numa_node: 0,
             pinned: false,
             kernel_only: false,
+            twin: None,
         });
         self.checker.implied.insert(map);
         self.checker.declare_name(&name, Symbol::Map(map));
@@ -371,16 +372,13 @@ fn named(expr: &ast::Expr) -> Option<(&str, Span)> {
     }
 }
 
-/// Returns what people call the value of an expression: a variable or member by its own name, a builtin
-/// without operands by the builtin's, and what is computed of such a value by that value's.
+/// Returns what people call the value of an expression: a variable or member by its own name, what is computed of such a
+/// value by that value's, and any other call by the function's.
 fn name_of(expr: &ast::Expr) -> Option<&str> {
     match &strip(expr).kind {
         ExprKind::Name(name) => Some(name),
         ExprKind::Field { name, .. } => Some(&name.name),
-        ExprKind::Call { callee, args } => match args.as_slice() {
-            [] => name_of(callee),
-            args => args.iter().find_map(name_of),
-        },
+        ExprKind::Call { callee, args } => args.iter().find_map(name_of).or_else(|| name_of(callee)),
         ExprKind::Index(inner, _) | ExprKind::Cast(inner, _) | ExprKind::Unary(_, inner) => name_of(inner),
         ExprKind::Binary(_, left, right) => name_of(left).or_else(|| name_of(right)),
         _ => None,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     ConfigId, CounterId, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, ImplId, MapId, ProgramKind,
-    RingId, Target,
+    RingId, Target, Twin,
 };
 
 /// The items of the two halves of a program.
@@ -122,6 +122,11 @@ impl Uses {
                 let handlers = uses.rings.iter().filter_map(|ring| hir.rings[*ring].default_handler);
                 uses.functions.extend(handlers);
             }
+        }
+        let twins: Vec<Twin> = uses.maps.iter().filter_map(|map| hir.maps[*map].twin).collect();
+        for Twin { map, turn } in twins {
+            uses.maps.insert(map);
+            uses.globals.insert(turn);
         }
         uses
     }

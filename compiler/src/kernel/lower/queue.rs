@@ -1,7 +1,8 @@
 //! Lowers maps without keys: queues and stacks, bloom filters, and stack traces.
 
-use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Type, Value};
+use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base};
+use super::task::TaskIdKind;
 use super::{Home, Lower, Lowerer, impossible};
 use crate::hir::{Expr, LocalId, MapId, StackOwner, TakeOp};
 use crate::source::Span;
@@ -14,7 +15,28 @@ const NO_STACK: u64 = -14_i64 as u64;
 
 impl Lowerer<'_> {
     pub(super) fn map_addr(&mut self, map: MapId) -> Value {
-        self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
+        let (Some(twin), Some(turn)) = (self.hir.maps[map].twin, self.turns.get(&map).copied()) else {
+            return self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
+        };
+        let [first, second, join] = std::array::from_fn(|_| self.builder.block());
+        let chosen = self.builder.param(join, Type::Ptr(Origin::Map));
+        let is_second = self.builder.compare_const(Condition::Ne, turn, 0);
+        self.builder.branch(is_second, second, first);
+        for (block, map) in [(first, map), (second, twin.map)] {
+            self.builder.switch_to_sealed(block);
+            let address = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
+            self.builder.jump_with(join, address);
+        }
+        self.builder.switch_to_sealed(join);
+        chosen
+    }
+
+    /// Reads which of two maps that userspace exchanges this run uses, from its start to its end.
+    pub(super) fn load_turns(&mut self) {
+        for (map, twin) in &self.program.twins {
+            let turn = self.load(Addr::of(Base::Global(twin.turn)), Size::W);
+            self.turns.insert(*map, turn);
+        }
     }
 
     /// `q.push(v)` and `b.add(v)`: 0 or errno.
@@ -104,6 +126,25 @@ impl Lowerer<'_> {
     /// lost, and counted.
     pub(super) fn stack_id(&mut self, ctx: &Expr, map: MapId, of: StackOwner) -> Lower<Value> {
         let ctx = self.context_argument(ctx)?;
+        Ok(self.stack_of(ctx, map, of))
+    }
+
+    /// Lowers `kstack()` and `ustack()`: the id as `stack_id` gives it; that of a process's stack with the process in the
+    /// upper half.
+    pub(super) fn own_stack(&mut self, map: MapId, of: StackOwner, span: Span) -> Lower<Value> {
+        let Some(ctx) = self.entry_context else { return impossible(span, "a stack outside of a program") };
+        let id = self.stack_of(ctx, map, of);
+        if of == StackOwner::Kernel {
+            return Ok(id);
+        }
+        let process = self.task_number(TaskIdKind::Process);
+        let process = self.builder.binary_const(BinaryOp::Shl, process, 32);
+        let both = self.builder.binary(BinaryOp::Or, process, id);
+        let is_error = self.builder.compare_const(Condition::SLt, id, 0);
+        Ok(self.choose(is_error, id, both))
+    }
+
+    fn stack_of(&mut self, ctx: Value, map: MapId, of: StackOwner) -> Value {
         let flags = match of {
             StackOwner::Kernel => 0,
             StackOwner::User => USER_STACK,
@@ -119,7 +160,7 @@ impl Lowerer<'_> {
         self.count_if_failed(map, id);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
-        Ok(id)
+        id
     }
 
     /// Lowers `attachment_id(ctx)`: the cookie that the host set for the link.

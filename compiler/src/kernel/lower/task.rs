@@ -26,7 +26,7 @@ impl Lowerer<'_> {
     }
 
     /// The id in 64 bits.
-    fn task_number(&mut self, kind: TaskIdKind) -> Value {
+    pub(super) fn task_number(&mut self, kind: TaskIdKind) -> Value {
         let own = self.namespace_word(Word::Number);
         let [first, inside, join] = std::array::from_fn(|_| self.builder.block());
         let result = self.builder.param(join, Type::I64);
