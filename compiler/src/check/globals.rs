@@ -82,7 +82,7 @@ impl Checker<'_> {
             numa_node: 0,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
-            twin: None,
+            double_buffer: None,
         });
         self.declare_name(&global.name, Symbol::PerCpu(id));
     }

@@ -148,7 +148,7 @@ impl Body<'_, '_> {
             numa_node: 0,
             pinned: false,
             kernel_only: false,
-            twin: None,
+            double_buffer: None,
         });
         self.checker.implied.insert(map);
         self.checker.declare_name(&name, Symbol::Map(map));

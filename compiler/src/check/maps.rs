@@ -158,7 +158,7 @@ impl Checker<'_> {
             numa_node,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
-            twin: None,
+            double_buffer: None,
         });
         self.declare_name(&global.name, Symbol::Map(id));
     }

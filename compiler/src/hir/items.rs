@@ -365,17 +365,17 @@ pub struct Map {
     pub pinned: bool,
     /// `local`: not visible from the userspace half.
     pub kernel_only: bool,
-    /// The other one of two maps that `take(m)` exchanges. Set by [`super::taken`].
-    pub twin: Option<Twin>,
+    /// The second map of two that `take(m)` exchanges. Set by [`super::taken`].
+    pub double_buffer: Option<DoubleBuffer>,
 }
 
 /// A second map of the same shape. Programs use one of the two and userspace the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Twin {
+pub struct DoubleBuffer {
     /// The second map.
-    pub map: MapId,
+    pub second: MapId,
     /// A `u32`: 0 while programs use the first map, else 1. A run of a program uses the same map from its start to its end.
-    pub turn: GlobalId,
+    pub active: GlobalId,
 }
 
 /// A BPF ring buffer that the script declares.

@@ -218,12 +218,12 @@ struct Kept {
 impl Kept {
     fn of(hir: &Hir, named: &Named) -> Kept {
         let removed = Removed::of(hir);
-        let twins: Vec<MapId> = hir.maps.iter().filter_map(|map| Some(map.twin?.map)).collect();
+        let seconds: Vec<MapId> = hir.maps.iter().filter_map(|map| Some(map.double_buffer?.second)).collect();
         let is_shown = |ty: TypeId, name: &str| !columns(&hir.types, ty, name).is_empty();
         let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
             let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
             is_kept
-                && !twins.contains(id)
+                && !seconds.contains(id)
                 && !(hir.implied.contains(id) && removed.0.contains(id))
                 && is_printed_key(&hir.types, map.key)
                 && (is_shown(map.value, VALUE) || scale(hir, map.value).is_some())

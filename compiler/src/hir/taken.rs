@@ -6,11 +6,11 @@
 //! take(m)
 //!     -> a call of a function:
 //!        clear(m)
-//!        turn = turn ^ 1
+//!        active = active ^ 1
 //!        settle()
 //! ```
 //!
-//! Which of the two maps is `m` follows from the variable `turn`: the one of programs in the kernel half, the other one in
+//! Which of the two maps is `m` follows from the variable `active`: the one of programs in the kernel half, the other one in
 //! userspace.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    BinaryOp, Expr, ExprKind, FuncId, FunctionKind, Global, GlobalId, Half, Hir, HirFunction, Lvalue,
-    LvalueKind, MapId, Stmt, StmtKind, Target, Twin, UserBuiltin,
+    BinaryOp, DoubleBuffer, Expr, ExprKind, FuncId, FunctionKind, Global, GlobalId, Half, Hir, HirFunction,
+    Lvalue, LvalueKind, MapId, Stmt, StmtKind, Target, UserBuiltin,
 };
 use crate::index::IndexVec;
 use crate::source::Span;
@@ -27,15 +27,15 @@ use crate::source::Span;
 /// The functions that exchange maps; no name in a script can contain a colon.
 const NAME: &str = "ks:take";
 
-/// Gives each map that a call of `take` names its twin, and replaces the calls by those of functions.
+/// Gives each map that a call of `take` names a second one, and replaces the calls by those of functions.
 pub fn rewrite(hir: &mut Hir) {
     let mut calls = Calls::default();
     for function in hir.functions.iter().filter(|one| one.kind.half() == Half::User) {
         visit::block(&mut calls, &function.body);
     }
     let functions = calls.maps.into_iter().map(|(map, span)| {
-        let turn = add_twin(hir, map, span);
-        (map, add_function(hir, map, turn, span))
+        let active = add_second(hir, map, span);
+        (map, add_function(hir, map, active, span))
     });
     let mut functions = Functions(functions.collect());
     if functions.0.is_empty() {
@@ -74,12 +74,13 @@ impl VisitorMut for Functions {
 }
 
 /// Declares the second map and the variable.
-fn add_twin(hir: &mut Hir, map: MapId, span: Span) -> GlobalId {
+fn add_second(hir: &mut Hir, map: MapId, span: Span) -> GlobalId {
     let name = &hir.maps[map].name;
-    let (second, turn) = (free_name(hir, &format!("{name}_taken")), free_name(hir, &format!("{name}_turn")));
+    let (second, active) =
+        (free_name(hir, &format!("{name}_taken")), free_name(hir, &format!("{name}_active")));
     let ty = hir.types.common().u32;
-    let turn = hir.globals.push(Global {
-        name: turn,
+    let active = hir.globals.push(Global {
+        name: active,
         ty,
         span,
         kernel_only: false,
@@ -89,8 +90,8 @@ fn add_twin(hir: &mut Hir, map: MapId, span: Span) -> GlobalId {
     });
     let second = super::Map { name: second, ..hir.maps[map].clone() };
     let second = hir.maps.push(second);
-    hir.maps[map].twin = Some(Twin { map: second, turn });
-    turn
+    hir.maps[map].double_buffer = Some(DoubleBuffer { second, active });
+    active
 }
 
 fn free_name(hir: &Hir, name: &str) -> String {
@@ -106,9 +107,9 @@ fn free_name(hir: &Hir, name: &str) -> String {
 }
 
 /// Adds the function that exchanges the two maps.
-fn add_function(hir: &mut Hir, map: MapId, turn: GlobalId, span: Span) -> FuncId {
+fn add_function(hir: &mut Hir, map: MapId, active: GlobalId, span: Span) -> FuncId {
     let common = hir.types.common();
-    let lvalue = || Lvalue { kind: LvalueKind::Global(turn), ty: common.u32, span };
+    let lvalue = || Lvalue { kind: LvalueKind::Global(active), ty: common.u32, span };
     let expr = |kind| Expr { kind, ty: common.u32, span };
     let effect = |builtin| {
         let kind = ExprKind::User(builtin);

@@ -111,7 +111,7 @@ fn maps(hir: &Hir, split: &Split) -> Vec<Map> {
         value: hir.types.name(map.value),
         max_entries: map.max_entries,
         // Of two maps that are exchanged none has all stacks.
-        key_parts: if hir.maps[id].twin.is_none() { stacks.key_parts(id) } else { Vec::new() },
+        key_parts: if hir.maps[id].double_buffer.is_none() { stacks.key_parts(id) } else { Vec::new() },
     };
     split.maps.iter().map(|id| map(*id, &hir.maps[*id])).collect()
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    ConfigId, CounterId, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, ImplId, MapId, ProgramKind,
-    RingId, Target, Twin,
+    ConfigId, CounterId, DoubleBuffer, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, ImplId, MapId,
+    ProgramKind, RingId, Target,
 };
 
 /// The items of the two halves of a program.
@@ -123,10 +123,11 @@ impl Uses {
                 uses.functions.extend(handlers);
             }
         }
-        let twins: Vec<Twin> = uses.maps.iter().filter_map(|map| hir.maps[*map].twin).collect();
-        for Twin { map, turn } in twins {
-            uses.maps.insert(map);
-            uses.globals.insert(turn);
+        let buffers: Vec<DoubleBuffer> =
+            uses.maps.iter().filter_map(|map| hir.maps[*map].double_buffer).collect();
+        for DoubleBuffer { second, active } in buffers {
+            uses.maps.insert(second);
+            uses.globals.insert(active);
         }
         uses
     }

@@ -30,7 +30,7 @@ pub enum KeptGlobal {
     /// Handle of a map.
     Map(Table),
     /// Which of two maps that `take` exchanges programs use: 0 for the first.
-    Turn(Table),
+    ActiveBuffer(Table),
     /// Handle of a loaded program.
     Program(FuncId),
     /// Handle of a global variable of the BPF object.

@@ -15,14 +15,16 @@ const NO_STACK: u64 = -14_i64 as u64;
 
 impl Lowerer<'_> {
     pub(super) fn map_addr(&mut self, map: MapId) -> Value {
-        let (Some(twin), Some(turn)) = (self.hir.maps[map].twin, self.turns.get(&map).copied()) else {
+        let (Some(buffer), Some(active)) =
+            (self.hir.maps[map].double_buffer, self.active_buffers.get(&map).copied())
+        else {
             return self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
         };
         let [first, second, join] = std::array::from_fn(|_| self.builder.block());
         let chosen = self.builder.param(join, Type::Ptr(Origin::Map));
-        let is_second = self.builder.compare_const(Condition::Ne, turn, 0);
+        let is_second = self.builder.compare_const(Condition::Ne, active, 0);
         self.builder.branch(is_second, second, first);
-        for (block, map) in [(first, map), (second, twin.map)] {
+        for (block, map) in [(first, map), (second, buffer.second)] {
             self.builder.switch_to_sealed(block);
             let address = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
             self.builder.jump_with(join, address);
@@ -32,10 +34,10 @@ impl Lowerer<'_> {
     }
 
     /// Reads which of two maps that userspace exchanges this run uses, from its start to its end.
-    pub(super) fn load_turns(&mut self) {
-        for (map, twin) in &self.program.twins {
-            let turn = self.load(Addr::of(Base::Global(twin.turn)), Size::W);
-            self.turns.insert(*map, turn);
+    pub(super) fn load_active_buffers(&mut self) {
+        for (map, buffer) in &self.program.double_buffers {
+            let active = self.load(Addr::of(Base::Global(buffer.active)), Size::W);
+            self.active_buffers.insert(*map, active);
         }
     }
 

@@ -15,10 +15,10 @@ use crate::source::Span;
 /// of a message.
 pub(super) fn return_other(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let Table::Map(id) = map else { return };
-    let Some(twin) = cx.hir.maps[id].twin else { return };
-    let turn = cx.kept(KeptGlobal::Turn(map), 0);
-    let open = cx.routine(Routine::MapOpen(twin.map.into()));
-    code.get_global(turn).op(I::I32Eqz).if_();
+    let Some(buffer) = cx.hir.maps[id].double_buffer else { return };
+    let active = cx.kept(KeptGlobal::ActiveBuffer(map), 0);
+    let open = cx.routine(Routine::MapOpen(buffer.second.into()));
+    code.get_global(active).op(I::I32Eqz).if_();
     code.get(Var(0)).get(Var(1)).call(open).op(I::Return).end();
 }
 
@@ -29,13 +29,13 @@ impl FnCx<'_, '_> {
         let settle = self.cx.host(import::maps::SETTLE);
         let err = self.cx.abi.result(import::maps::SETTLE).err().offset;
         let abort = self.cx.routine(Routine::AbortError);
-        let turn = self.cx.kept(KeptGlobal::Turn(map.into()), 0);
+        let active = self.cx.kept(KeptGlobal::ActiveBuffer(map.into()), 0);
         reset_arena(&mut self.code);
         self.code.u32(self.cx.returned).call(settle);
         push_failed(self.cx, &mut self.code);
         self.code.if_();
         self.push_line(span);
         self.code.u32(self.cx.returned + err).call(abort).op(I::Unreachable).end();
-        self.code.get_global(turn).i32(1).op(I::I32Xor).set_global(turn);
+        self.code.get_global(active).i32(1).op(I::I32Xor).set_global(active);
     }
 }
