@@ -124,17 +124,22 @@ impl Symbols {
 
     fn of_kernel(&mut self, address: u64) -> Result<Option<Symbol>, SymbolError> {
         let symbolizer = self.kernel.get_or_insert_with(Symbolizer::new);
-        match symbolizer.symbolize_single(&kernel(), Input::AbsAddr(address)) {
-            Ok(Symbolized::Sym(symbol)) if is_far(&symbol) => Ok(None),
-            Ok(Symbolized::Sym(symbol)) => {
-                let name = naming::demangled(&symbol.name);
-                let name = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES);
-                Ok(Some(Symbol { function: name.into_owned(), offset: symbol.offset as u64 }))
-            }
-            Ok(Symbolized::Unknown(Reason::MissingSyms)) => Err(SymbolError::Hidden),
-            Ok(Symbolized::Unknown(_)) => Ok(None),
-            Err(error) => Err(refusal(error)),
+        symbol(symbolizer.symbolize_single(&kernel(), Input::AbsAddr(address)).map_err(refusal)?)
+    }
+
+    /// Symbolises those of some addresses that are not kept yet, all at once.
+    fn keep_kernel_functions(&mut self, addresses: &[u64]) -> Result<(), SymbolError> {
+        if self.kept.len() >= MAX_KEPT {
+            self.kept.clear();
         }
+        let is_missing = |address: &u64| *address >= KERNEL_START && !self.kept.contains_key(address);
+        let missing: Vec<u64> = addresses.iter().copied().filter(is_missing).collect();
+        let symbolizer = self.kernel.get_or_insert_with(Symbolizer::new);
+        let found: Vec<_> = kernel_frames(symbolizer, &missing)?.into_iter().map(symbol).collect();
+        for (address, symbol) in missing.into_iter().zip(found) {
+            self.kept.insert(address, symbol?);
+        }
+        Ok(())
     }
 
     fn of_process(&mut self, id: u32, pid: i32, address: u64) -> Result<Option<Symbol>, SymbolError> {
@@ -159,11 +164,10 @@ impl Symbols {
             addresses.iter().enumerate().map(|(at, one)| one.wrapping_sub(u64::from(at > 0))).collect();
         match process.map(|pid| (u32::try_from(pid).unwrap_or_default(), pid)) {
             None => {
-                let named: Result<Vec<_>, _> = inside
-                    .iter()
-                    .map(|address| Ok(self.find(None, *address)?.map(|symbol| symbol.function)))
-                    .collect();
-                named.map_or_else(|error| (vec![None; inside.len()], Some(error)), |named| (named, None))
+                let error = self.keep_kernel_functions(&inside).err();
+                let function =
+                    |address: &u64| self.kept.get(address)?.as_ref().map(|one| one.function.clone());
+                (inside.iter().map(function).collect(), error)
             }
             Some((0, _)) => (vec![None; addresses.len()], None),
             Some((id, pid)) => {
@@ -178,6 +182,9 @@ impl Symbols {
     /// Asks for the functions at those addresses of a process that were not asked for yet: stacks have most of their
     /// addresses in common. Returns why names are missing.
     fn keep_functions(&mut self, id: u32, pid: i32, addresses: &[u64]) -> Option<SymbolError> {
+        if self.of_processes.len() >= MAX_KEPT {
+            self.of_processes.clear();
+        }
         let missing =
             addresses.iter().copied().filter(|address| !self.of_processes.contains_key(&(id, *address)));
         let missing: Vec<u64> = missing.collect();
@@ -231,6 +238,20 @@ impl Symbols {
             return Err(SymbolError::Denied(pid));
         }
         Ok(named)
+    }
+}
+
+/// Returns the symbol that blazesym found at an address of the kernel; none if nothing is known there.
+fn symbol(found: Symbolized<'_>) -> Result<Option<Symbol>, SymbolError> {
+    match found {
+        Symbolized::Sym(symbol) if is_far(&symbol) => Ok(None),
+        Symbolized::Sym(symbol) => {
+            let name = naming::demangled(&symbol.name);
+            let name = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES);
+            Ok(Some(Symbol { function: name.into_owned(), offset: symbol.offset as u64 }))
+        }
+        Symbolized::Unknown(Reason::MissingSyms) => Err(SymbolError::Hidden),
+        Symbolized::Unknown(_) => Ok(None),
     }
 }
 
