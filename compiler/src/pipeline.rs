@@ -78,6 +78,7 @@ type Rewrite = fn(&mut Hir);
 /// Rewrites of the typed tree, in this order. They lower constructs that the back ends do not know to
 /// constructs that they do.
 const REWRITES: &[(&str, Rewrite)] = &[
+    ("taken", hir::taken::rewrite),
     ("kept", hir::kept::rewrite),
     ("names", hir::names::rewrite),
     ("objects", hir::objects::rewrite),

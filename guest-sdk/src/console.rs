@@ -183,6 +183,18 @@ impl Table {
         Table { raw: console::Table::new(title, &columns) }
     }
 
+    /// Makes the lines of the texts in a column (counted from 0) lines of the table: such columns stand behind all others, and
+    /// texts in JSON are arrays of lines.
+    pub fn set_lines(&mut self, column: u32) {
+        self.raw.set_lines(column);
+    }
+
+    /// Makes rows with the same values in the first columns one row when they are written: whole numbers in the other columns are
+    /// added.
+    pub fn merge(&mut self, keys: u32) {
+        self.raw.merge(keys);
+    }
+
     /// Appends a row: a value for each column.
     ///
     /// # Errors
@@ -196,6 +208,11 @@ impl Table {
     /// Writes the rows that were appended since the last call, and removes them.
     pub fn write(&mut self) {
         self.raw.write();
+    }
+
+    /// As [`Table::write_sorted`], of so many rows at most; as text a last line says how many others there are.
+    pub fn write_top(&mut self, column: u32, rows: u32) {
+        self.raw.write_top(column, rows);
     }
 
     /// As [`Table::write`], with the rows sorted by this column (counted from 0), largest value first; rows of
@@ -270,6 +287,16 @@ impl Histograms {
     pub fn write(&mut self) {
         self.raw.write();
     }
+
+    /// As [`Histograms::write`], of so many histograms at most; a last line says how many others there are.
+    pub fn write_top(&mut self, histograms: u32) {
+        self.raw.write_top(histograms);
+    }
+}
+
+/// Begins a new picture: on a terminal, what is written from now on replaces what is there.
+pub fn redraw() {
+    console::redraw();
 }
 
 /// Writes a histogram to standard output: a line with the title, and one with a bar for each slot from the

@@ -81,7 +81,7 @@ pub use iter::{Entries, Keys};
 #[cfg(feature = "kernel")]
 pub use ks_guest_macros::kernel;
 pub use ks_guest_macros::{Plain, main};
-pub use map::{Map, PerCpuMap, list_maps, set_max_entries, set_value_size};
+pub use map::{Map, PerCpuMap, list_maps, set_max_entries, set_value_size, settle};
 pub use options::PerfOptions;
 pub use perf::{Attachment, GroupEntry, GroupReading, ListedEvent, Reading, State, list_events, read_many};
 pub use plain::Plain;

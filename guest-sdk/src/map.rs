@@ -269,6 +269,15 @@ pub fn set_max_entries(map: &str, entries: u32) -> Result<()> {
     Ok(maps::set_max_entries(map, entries)?)
 }
 
+/// Waits until every run of a program that has begun is over: what runs later sees everything that the plugin has written
+/// before. Takes some milliseconds.
+///
+/// # Errors
+/// [`Unsupported`](ErrorKind::Unsupported) (a kernel with CPUs in `nohz_full`); [`Kernel`](ErrorKind::Kernel).
+pub fn settle() -> Result<()> {
+    Ok(maps::settle()?)
+}
+
 /// Sets the size in bytes of the values of a map that does not exist yet. Stack maps have 8 bytes for each frame.
 ///
 /// # Errors

@@ -27,3 +27,14 @@ pub fn kernel_function(address: u64) -> String {
 pub fn process_function(pid: i32, address: u64) -> String {
     symbols::process_function(pid, address)
 }
+
+/// Returns the functions of a call stack of the kernel, the innermost first, each on a line: what the map of stacks has
+/// under the number that bpf_get_stackid gave. `[no stack]` and `[stack lost]` stand for negative numbers.
+pub fn kernel_stack(map: &str, id: i64) -> String {
+    symbols::kernel_stack(map, id)
+}
+
+/// Returns the functions of a call stack of a process, as [`kernel_stack`].
+pub fn process_stack(map: &str, pid: i32, id: i64) -> String {
+    symbols::process_stack(map, pid, id)
+}

@@ -26,6 +26,8 @@ pub struct RunOptions {
     pub stdout: Box<dyn Write + Send>,
     /// Form of the printed lines: text or JSON.
     pub form: Form,
+    /// Whether `stdout` is a terminal on which a new picture of the plugin (`console.redraw`) replaces the one before.
+    pub redraws: bool,
     /// Whether control characters of printed text reach `stdout` unchanged; otherwise they are made visible.
     pub raw: bool,
     /// Destination of warnings, of the plugin and of the host.
@@ -82,6 +84,7 @@ impl RunOptions {
             settings: Settings::default(),
             stdout: Box::new(Writer::stdout()),
             form: Form::Plain,
+            redraws: false,
             raw: false,
             stderr: Box::new(Writer::stderr()),
             stop: StopHandle::new(),

@@ -651,8 +651,9 @@ impl DisplayNeeds {
         }
         let prints = |form: fn(&DisplayForm) -> bool| object.is_some_and(|object| object.displays(form));
         let may_name = options.policy.check_class(Class::Symbols).is_ok();
-        let ended = functions.contains("symbols.process-function")
-            || prints(|form| *form == DisplayForm::ProcessFunction);
+        let ended =
+            ["symbols.process-function", "symbols.process-stack"].iter().any(|one| functions.contains(*one))
+                || prints(|form| matches!(form, DisplayForm::ProcessFunction | DisplayForm::ProcessStack(_)));
         DisplayNeeds {
             processes: may_name && (ended || functions.contains("symbols.name")),
             ended_processes: may_name && ended,

@@ -8,8 +8,8 @@ use blazesym::symbolize::{Input, Reason, Sym, Symbolized, Symbolizer};
 use blazesym::{Error, ErrorKind, MaybeDefault};
 use nix::errno::Errno;
 
-use crate::naming::{self, MAX_TEXT_BYTES, Naming, WantedLocation, WantedLocations};
-use crate::perf::MappingRecorder;
+use crate::naming::{self, MAX_TEXT_BYTES, NamedLocations, Naming, WantedLocation, WantedLocations};
+use crate::perf::{MappingRecorder, RecordedProcess};
 use crate::tasks;
 use crate::text::visible;
 
@@ -59,7 +59,7 @@ pub(crate) enum SymbolError {
     File(String),
 }
 
-/// Limit of the addresses of the kernel whose symbols are kept.
+/// Limit of the addresses whose symbols are kept, of the kernel and of processes.
 const MAX_KEPT: usize = 16 << 10;
 
 /// Symbolises addresses; reads nothing until the first one.
@@ -68,6 +68,8 @@ pub(crate) struct Symbols {
     kernel: Option<Symbolizer>,
     /// Symbols of the kernel by address: they are read once.
     kept: HashMap<u64, Option<Symbol>>,
+    /// Functions of stacks of processes, by the process and the address.
+    of_processes: HashMap<(u32, u64), Option<String>>,
     /// Symbolises addresses of processes; none if there is no naming process.
     naming: Option<Naming>,
     /// Records what processes map, for those that have ended, or why it does not; none if the plugin does not
@@ -122,39 +124,111 @@ impl Symbols {
 
     fn of_kernel(&mut self, address: u64) -> Result<Option<Symbol>, SymbolError> {
         let symbolizer = self.kernel.get_or_insert_with(Symbolizer::new);
-        match symbolizer.symbolize_single(&kernel(), Input::AbsAddr(address)) {
-            Ok(Symbolized::Sym(symbol)) if is_far(&symbol) => Ok(None),
-            Ok(Symbolized::Sym(symbol)) => {
-                let name = naming::demangled(&symbol.name);
-                let name = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES);
-                Ok(Some(Symbol { function: name.into_owned(), offset: symbol.offset as u64 }))
-            }
-            Ok(Symbolized::Unknown(Reason::MissingSyms)) => Err(SymbolError::Hidden),
-            Ok(Symbolized::Unknown(_)) => Ok(None),
-            Err(error) => Err(refusal(error)),
+        symbol(symbolizer.symbolize_single(&kernel(), Input::AbsAddr(address)).map_err(refusal)?)
+    }
+
+    /// Symbolises those of some addresses that are not kept yet, all at once.
+    fn keep_kernel_functions(&mut self, addresses: &[u64]) -> Result<(), SymbolError> {
+        if self.kept.len() >= MAX_KEPT {
+            self.kept.clear();
         }
+        let is_missing = |address: &u64| *address >= KERNEL_START && !self.kept.contains_key(address);
+        let missing: Vec<u64> = addresses.iter().copied().filter(is_missing).collect();
+        let symbolizer = self.kernel.get_or_insert_with(Symbolizer::new);
+        let found: Vec<_> = kernel_frames(symbolizer, &missing)?.into_iter().map(symbol).collect();
+        for (address, symbol) in missing.into_iter().zip(found) {
+            self.kept.insert(address, symbol?);
+        }
+        Ok(())
     }
 
     fn of_process(&mut self, id: u32, pid: i32, address: u64) -> Result<Option<Symbol>, SymbolError> {
+        let named = self.ask(id, pid, &[address])?;
+        if let Some(warning) = named.warnings.into_iter().next() {
+            return Err(SymbolError::File(warning));
+        }
+        let frame =
+            named.locations.into_iter().next().and_then(|location| location.frames.into_iter().next());
+        Ok(frame.map(|frame| Symbol { function: frame.function, offset: frame.offset.unwrap_or_default() }))
+    }
+
+    /// Returns the functions of a stack, from the innermost address on; none where nothing is known; and why names are
+    /// missing, if that can be told.
+    pub(crate) fn stack(
+        &mut self,
+        process: Option<i32>,
+        addresses: &[u64],
+    ) -> (Vec<Option<String>>, Option<SymbolError>) {
+        // All but the innermost are return addresses, behind the call.
+        let inside: Vec<u64> =
+            addresses.iter().enumerate().map(|(at, one)| one.wrapping_sub(u64::from(at > 0))).collect();
+        match process.map(|pid| (u32::try_from(pid).unwrap_or_default(), pid)) {
+            None => {
+                let error = self.keep_kernel_functions(&inside).err();
+                let function =
+                    |address: &u64| self.kept.get(address)?.as_ref().map(|one| one.function.clone());
+                (inside.iter().map(function).collect(), error)
+            }
+            Some((0, _)) => (vec![None; addresses.len()], None),
+            Some((id, pid)) => {
+                let error = self.keep_functions(id, pid, &inside);
+                let named =
+                    inside.iter().map(|address| self.of_processes.get(&(id, *address)).cloned().flatten());
+                (named.collect(), error)
+            }
+        }
+    }
+
+    /// Asks for the functions at those addresses of a process that were not asked for yet: stacks have most of their
+    /// addresses in common. Returns why names are missing.
+    fn keep_functions(&mut self, id: u32, pid: i32, addresses: &[u64]) -> Option<SymbolError> {
+        if self.of_processes.len() >= MAX_KEPT {
+            self.of_processes.clear();
+        }
+        let missing =
+            addresses.iter().copied().filter(|address| !self.of_processes.contains_key(&(id, *address)));
+        let missing: Vec<u64> = missing.collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let named = match self.ask(id, pid, &missing) {
+            Ok(named) => named,
+            Err(error) => return Some(error),
+        };
+        for (address, location) in missing.into_iter().zip(named.locations) {
+            let function = location.frames.into_iter().next().map(|frame| frame.function);
+            self.of_processes.insert((id, address), function);
+        }
+        named.warnings.into_iter().next().map(SymbolError::File)
+    }
+
+    /// Asks the naming process for the functions at addresses of a process.
+    fn ask(&mut self, id: u32, pid: i32, addresses: &[u64]) -> Result<NamedLocations, SymbolError> {
         let naming = self.naming.as_ref().ok_or(SymbolError::NoProcess)?;
         if self.is_stuck {
             return Err(SymbolError::Silent(id));
         }
-        let recorded = match &self.mappings {
-            Some(Ok(mappings)) => mappings.process_at(pid, address),
-            Some(Err(errno)) if tasks::comm_of(pid).is_none() => {
-                return Err(SymbolError::NotRecorded(*errno));
-            }
-            Some(Err(_)) | None => None,
+        if let Some(Err(errno)) = &self.mappings
+            && tasks::comm_of(pid).is_none()
+        {
+            return Err(SymbolError::NotRecorded(*errno));
+        }
+        let recorded = |address: &u64| match &self.mappings {
+            Some(Ok(mappings)) => mappings.process_at(pid, *address).unwrap_or_default(),
+            Some(Err(_)) | None => RecordedProcess::default(),
         };
-        let recorded = recorded.unwrap_or_default();
+        let recorded: Vec<_> = addresses.iter().map(recorded).collect();
         let wanted = WantedLocations {
             pid: id,
-            locations: vec![WantedLocation { address, recorded: recorded.mapping }],
+            lives: !recorded.iter().any(|one| one.has_ended),
+            began: recorded.first().and_then(|one| one.began),
+            locations: addresses
+                .iter()
+                .zip(recorded)
+                .map(|(address, one)| WantedLocation { address: *address, recorded: one.mapping })
+                .collect(),
             in_detail: false,
-            lives: !recorded.has_ended,
             until: None,
-            began: recorded.began,
         };
         let Some(named) = naming.name(wanted) else {
             self.is_stuck = true;
@@ -163,12 +237,21 @@ impl Symbols {
         if named.denied {
             return Err(SymbolError::Denied(pid));
         }
-        if let Some(warning) = named.warnings.into_iter().next() {
-            return Err(SymbolError::File(warning));
+        Ok(named)
+    }
+}
+
+/// Returns the symbol that blazesym found at an address of the kernel; none if nothing is known there.
+fn symbol(found: Symbolized<'_>) -> Result<Option<Symbol>, SymbolError> {
+    match found {
+        Symbolized::Sym(symbol) if is_far(&symbol) => Ok(None),
+        Symbolized::Sym(symbol) => {
+            let name = naming::demangled(&symbol.name);
+            let name = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES);
+            Ok(Some(Symbol { function: name.into_owned(), offset: symbol.offset as u64 }))
         }
-        let frame =
-            named.locations.into_iter().next().and_then(|location| location.frames.into_iter().next());
-        Ok(frame.map(|frame| Symbol { function: frame.function, offset: frame.offset.unwrap_or_default() }))
+        Symbolized::Unknown(Reason::MissingSyms) => Err(SymbolError::Hidden),
+        Symbolized::Unknown(_) => Ok(None),
     }
 }
 

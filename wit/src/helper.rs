@@ -209,7 +209,7 @@ pub const HELPERS: &[Helper] = &[
     helper("bpf_get_route_realm", (4, 4), Observes).with_signature(&[Skb], U32, TC),
     helper("bpf_perf_event_output", (4, 4), Observes),
     helper("bpf_skb_load_bytes", (4, 5), Observes).with_signature(&[Skb, U32, Memory, U32], I64, SKB),
-    helper("bpf_get_stackid", (4, 6), Observes),
+    helper("bpf_get_stackid", (4, 6), Observes).only_in(TRACING),
     helper("bpf_csum_diff", (4, 6), Observes).with_signature(&[Memory, U32, Memory, U32, U32], I64, PACKET),
     helper("bpf_skb_get_tunnel_opt", (4, 6), Observes),
     helper("bpf_skb_set_tunnel_opt", (4, 6), Packets),

@@ -133,6 +133,12 @@ pub enum Holds {
         /// Name of the `stack_trace` map that holds the stack.
         map: String,
     },
+    /// The user stack and its process: the id of the stack in the low 32 bits, the process id in the high ones, or a
+    /// negative errno.
+    ProcessStack {
+        /// Name of the `stack_trace` map that holds the stack.
+        map: String,
+    },
     /// The process id (tgid).
     Process,
     /// The thread id (the kernel's pid).

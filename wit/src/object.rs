@@ -38,6 +38,10 @@ pub fn cut_list_variable(line: u32, module: &str) -> String {
 /// page had to be fetched first.
 pub const UNREAD: &str = "__unread";
 
+/// The 64-bit variable that counts how many numbers a program gave up to keep as the least or the greatest of several:
+/// other CPUs stored theirs in between, again and again.
+pub const UNRAISED: &str = "__unraised";
+
 /// A variable that counts losses, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossVariable<'a> {
@@ -49,6 +53,8 @@ pub enum LossVariable<'a> {
     CutList(u32, &'a str),
     /// [`UNREAD`].
     Unread,
+    /// [`UNRAISED`].
+    Unraised,
 }
 
 /// Parses the name of a variable of a program or loop; none for a variable that counts no losses, and for a
@@ -56,6 +62,9 @@ pub enum LossVariable<'a> {
 pub fn loss_variable(name: &str) -> Option<LossVariable<'_>> {
     if name == UNREAD {
         return Some(LossVariable::Unread);
+    }
+    if name == UNRAISED {
+        return Some(LossVariable::Unraised);
     }
     if let Some(program) = name.strip_prefix(FAULT_COUNT_PREFIX) {
         return Some(LossVariable::Fault(program));
@@ -241,6 +250,10 @@ pub enum DisplayForm {
     KernelFunction,
     /// `symbols.process-function`.
     ProcessFunction,
+    /// `symbols.kernel-stack` of this map.
+    KernelStack(String),
+    /// `symbols.process-stack` of this map.
+    ProcessStack(String),
     /// `display.time-of-day` in this format.
     TimeOfDay(Vec<u8>),
     /// `display.bytes`.
@@ -263,6 +276,8 @@ impl DisplayForm {
             DisplayForm::Enumerator(_) => "enumerator",
             DisplayForm::KernelFunction => "kernel-function",
             DisplayForm::ProcessFunction => "process-function",
+            DisplayForm::KernelStack(_) => "kernel-stack",
+            DisplayForm::ProcessStack(_) => "process-stack",
             DisplayForm::TimeOfDay(_) => "time-of-day",
             DisplayForm::Bytes => "bytes",
             DisplayForm::Duration => "duration",
@@ -272,7 +287,7 @@ impl DisplayForm {
     /// Returns the size of the operands in a record, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            DisplayForm::Ipv6 | DisplayForm::ProcessFunction => 16,
+            DisplayForm::Ipv6 | DisplayForm::ProcessFunction | DisplayForm::ProcessStack(_) => 16,
             _ => 8,
         }
     }

@@ -519,7 +519,10 @@ impl Expr {
     /// blocks.
     pub fn parts(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) | ExprKind::Cast(inner, _) => vec![inner],
+            ExprKind::Paren(inner)
+            | ExprKind::Unary(_, inner)
+            | ExprKind::Cast(inner, _)
+            | ExprKind::Named(_, inner) => vec![inner],
             ExprKind::Field { base, .. } => vec![base],
             ExprKind::Index(left, right) | ExprKind::Binary(_, left, right) => vec![left, right],
             ExprKind::Call { callee, args } => std::iter::once(&**callee).chain(args).collect(),
@@ -576,6 +579,8 @@ pub enum ExprKind {
     Index(Box<Expr>, Box<Expr>),
     /// The key of a map whose parts are given one by one: `a, b` in `m[a, b]`. Only there, and at least two.
     Keys(Vec<Expr>),
+    /// An argument with its name: `top: 10` in `f(a, top: 10)`. Only there.
+    Named(Ident, Box<Expr>),
     /// A call: `f(a, b)`.
     Call {
         /// The operand before the parentheses.

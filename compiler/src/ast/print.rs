@@ -257,6 +257,7 @@ fn expr(one: &Expr) -> Node {
         }
         ExprKind::Index(base, index) => list("index").with(expr(base)).with(expr(index)),
         ExprKind::Keys(parts) => list("keys").with_all(parts.iter().map(expr)),
+        ExprKind::Named(name, value) => list("named").with(name.name.as_str()).with(expr(value)),
         ExprKind::Call { callee, args } => list("call").with(expr(callee)).with_all(args.iter().map(expr)),
         ExprKind::New(ty, flag) => {
             list("new").with(type_text(ty)).with_all(flag.iter().map(|flag| expr(flag)))

@@ -296,6 +296,10 @@ impl Mover {
                 elements.iter_mut().for_each(|element| self.expr(element));
             }
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.expr(inner),
+            ExprKind::Named(name, value) => {
+                self.ident(name);
+                self.expr(value);
+            }
             ExprKind::Field { base, arrow: _, name } => {
                 self.expr(base);
                 self.ident(name);

@@ -54,7 +54,17 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(306, name_span, text));
             return Some(self.error_expr(span));
         }
-        if !self.count_fits(builtin, args, span) {
+        if !self.count_fits(builtin, positional(args), span) {
+            return Some(self.error_expr(span));
+        }
+        if let Some(wrong) = args[positional(args).len()..].iter().find(|arg| !is_named(arg, builtin.named)) {
+            let text = match &wrong.kind {
+                ast::ExprKind::Named(name, _) => {
+                    format!("`{}` has no argument `{}`", builtin.name, name.name)
+                }
+                _ => "arguments with names stand behind the others".to_owned(),
+            };
+            self.report(Diagnostic::error(404, wrong.span, text));
             return Some(self.error_expr(span));
         }
         Some(self.not_last(|body| (builtin.check)(body, args, span)))
@@ -157,6 +167,25 @@ impl Body<'_, '_> {
             _ => None,
         }
     }
+}
+
+/// Whether an argument is given by one of these names.
+fn is_named(arg: &ast::Expr, names: &[&str]) -> bool {
+    matches!(&arg.kind, ast::ExprKind::Named(name, _) if names.contains(&name.name.as_str()))
+}
+
+/// Returns the value of the argument with this name, the last one if it is given twice.
+pub(super) fn named_argument<'e>(args: &'e [ast::Expr], wanted: &str) -> Option<&'e ast::Expr> {
+    args.iter().rev().find_map(|arg| match &arg.kind {
+        ast::ExprKind::Named(name, value) if name.name == wanted => Some(&**value),
+        _ => None,
+    })
+}
+
+/// Returns the arguments before those with names.
+pub(super) fn positional(args: &[ast::Expr]) -> &[ast::Expr] {
+    let end = args.iter().position(|arg| matches!(arg.kind, ast::ExprKind::Named(..)));
+    &args[..end.unwrap_or(args.len())]
 }
 
 /// The bytes of a string literal.

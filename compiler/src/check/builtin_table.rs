@@ -30,6 +30,8 @@ pub struct Builtin {
     pub makes_event: bool,
     /// Whether the compiler evaluates a call if it knows the arguments: constants may call it.
     pub is_constant: bool,
+    /// The names of the arguments that a call may give by name, behind the others.
+    pub(super) named: &'static [&'static str],
     /// Checks a call.
     pub(super) check: CheckCall,
 }
@@ -51,6 +53,10 @@ impl Builtin {
 
     const fn in_011(self) -> Builtin {
         Builtin { in_011: true, ..self }
+    }
+
+    const fn with_named(self, named: &'static [&'static str]) -> Builtin {
+        Builtin { named, ..self }
     }
 
     const fn event(self) -> Builtin {
@@ -82,7 +88,17 @@ const fn builtin(
     halves: &'static [Half],
     check: CheckCall,
 ) -> Builtin {
-    Builtin { name, forms, docs, halves, in_011: false, makes_event: false, is_constant: false, check }
+    Builtin {
+        name,
+        forms,
+        docs,
+        halves,
+        in_011: false,
+        makes_event: false,
+        is_constant: false,
+        named: &[],
+        check,
+    }
 }
 
 const fn user(
@@ -422,8 +438,16 @@ pub const BUILTINS: &[Builtin] = &[
     user(
         "print_map",
         &["(map) -> void"],
-        "Prints the entries of a map as a table sorted by value, largest first; histograms with bars.",
+        "Prints the entries of a map as a table sorted by value, largest first; histograms with bars. `top: 10` prints the \
+         first ten, and `by: count` sorts by the column `count`.",
         |body, args, span| body.print_map_call(args, span),
+    )
+    .with_named(&["top", "by"]),
+    user(
+        "redraw",
+        &["() -> void"],
+        "Begins a new picture: on a terminal, what is printed from now on replaces what is there.",
+        |body, _, span| body.user_builtin(UserBuiltin::Redraw, body.common().void, span),
     ),
     user("clear", &["(map) -> void"], "Deletes every entry.", |body, args, span| body.clear_call(args, span)),
     user("count", &["(map) -> u32"], "How many entries there are.", |body, args, span| {
@@ -521,6 +545,13 @@ pub const BUILTINS: &[Builtin] = &[
          destination says how long the text may be, else it has 64 bytes.",
         |body, args, span| body.join_call(args, span),
     ),
+    kernel(
+        "probe",
+        &["() -> str(N)"],
+        "Where the program is attached, as its attribute says: `\"sched/sched_switch\"`. In a program of several targets \
+         the one that was hit.",
+        |body, _, span| body.probe_call(span),
+    ),
     kernel("cgroup_id", &["() -> u64"], "The cgroup of the task that is running.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::CgroupId, body.common().u64, span)
     }),
@@ -541,6 +572,26 @@ pub const BUILTINS: &[Builtin] = &[
         &["(ctx, stacks) -> i64"],
         "Puts the task's call stack into a `stack_trace`; its number, or a negative error.",
         |body, args, span| body.stack_id_call(StackOwner::User, args, span),
+    ),
+    user(
+        "take",
+        &["(map)"],
+        "Exchanges the map for an empty one. Programs go on with that; userspace has all entries until the next `take(map)`. \
+         Nothing is counted twice or lost.",
+        |body, args, span| body.take_map_call(args, span),
+    ),
+    kernel(
+        "kstack",
+        &["() -> i64", "(depth) -> i64"],
+        "The kernel's call stack, of at most `depth` functions, else 127: a part of a key. Tables show its functions.",
+        |body, args, span| body.stack_call(StackOwner::Kernel, args, span),
+    ),
+    kernel(
+        "ustack",
+        &["() -> i64", "(depth) -> i64"],
+        "The call stack of the process, of at most `depth` functions, else 127: a part of a key. Tables show its \
+         functions. The process is a part of it.",
+        |body, args, span| body.stack_call(StackOwner::User, args, span),
     ),
     both(
         "raw_event",

@@ -1,5 +1,6 @@
 //! Calls: of the script's own functions, of kernel functions, through values, and tail calls.
 
+use super::builtin_table;
 use super::expr::Typed;
 use super::function::{Body, Scoped};
 use super::names::Symbol;
@@ -38,7 +39,7 @@ impl Body<'_, '_> {
         let position =
             if std::mem::take(&mut self.tail_call) { CallPosition::Tail } else { CallPosition::Other };
         match &strip(callee).kind {
-            ast::ExprKind::Name(name) if !matches!(self.lookup(name), Some(Scoped::Local(_))) => {
+            ast::ExprKind::Name(name) if !self.hides_function(name) => {
                 self.named_call(name, callee.span, args, position, span)
             }
             ast::ExprKind::Field { base, arrow: false, name } => match self.owner_symbol(base) {
@@ -51,6 +52,14 @@ impl Body<'_, '_> {
             },
             _ => self.value_call(callee, args, span),
         }
+    }
+
+    /// Whether a call of this name is one of a variable. A variable that cannot be called leaves the name to a builtin: a
+    /// parameter that nobody wrote, `buf` of `@syscall_enter("write")`, does not hide `buf(p, length)`.
+    fn hides_function(&self, name: &str) -> bool {
+        let Some(Scoped::Local(local)) = self.lookup(name) else { return false };
+        let kind = self.checker.types.kind(self.locals[local].ty);
+        matches!(kind, TypeKind::Fn(..) | TypeKind::Error) || builtin_table::named(name).is_none()
     }
 
     fn named_call(

@@ -94,6 +94,12 @@ impl Body<'_, '_> {
             }
             ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => self.part(expr, wanted),
             ast::ExprKind::Keys(parts) => self.key_of_parts(parts, wanted, span),
+            ast::ExprKind::Named(name, value) => {
+                let text = format!("this call has no argument with the name `{}`", name.name);
+                self.report(Diagnostic::error(404, name.span, text));
+                self.not_last(|body| body.expr(value, None));
+                self.error_expr(span)
+            }
             ast::ExprKind::Call { callee, args } => {
                 let outer = std::mem::replace(&mut self.destination, wanted);
                 let found = self.call(callee, args, span);

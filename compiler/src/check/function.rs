@@ -28,6 +28,8 @@ pub(super) enum Scoped {
 pub(super) struct Body<'c, 'a> {
     pub(super) checker: &'c mut Checker<'a>,
     pub(super) kind: FunctionKind,
+    /// Where the program is attached, as its attribute writes it.
+    pub(super) attach_point: Option<String>,
     pub(super) ret: TypeId,
     pub(super) params: Vec<LocalId>,
     pub(super) locals: IndexVec<LocalId, Local>,
@@ -87,6 +89,7 @@ impl Checker<'_> {
         let before = prescan.has_nulls().then(|| (self.diagnostics.clone(), self.dispatched.len()));
         let mut body = Body::new(self, kind, ret, prescan);
         body.null_types = null_types;
+        body.attach_point = target.text();
         body.written_ret = function.ret.is_some();
         body.params = function
             .params
@@ -160,6 +163,7 @@ impl<'c, 'a> Body<'c, 'a> {
         Body {
             checker,
             kind,
+            attach_point: None,
             ret,
             params: Vec::new(),
             locals: IndexVec::new(),

@@ -83,6 +83,7 @@ impl Checker<'_> {
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
             locked: false,
+            double_buffer: None,
         });
         self.declare_name(&global.name, Symbol::PerCpu(id));
     }

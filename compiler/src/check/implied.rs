@@ -104,7 +104,12 @@ impl Body<'_, '_> {
             Some(_) => return true,
             None => None,
         };
-        let Some(types) = self.tried(|body| body.used_types(used)) else { return true };
+        let Some(types) = self.tried(|body| body.used_types(used)) else {
+            if known.is_none() {
+                self.reject_implied(used);
+            }
+            return known.is_some();
+        };
         match known {
             Some(map) => self.check_implied(map, &types, used),
             None => {
@@ -112,6 +117,13 @@ impl Body<'_, '_> {
                 true
             }
         }
+    }
+
+    /// Reports why the first use has no types. Later uses are none of a name that is missing.
+    fn reject_implied(&mut self, used: &Indexed<'_>) {
+        self.used_types(used);
+        let name = ast::Ident { name: used.name.to_owned(), span: used.span };
+        self.checker.declare_name(&name, Symbol::Error);
     }
 
     fn declare_implied(&mut self, types: &Used, used: &Indexed<'_>) {
@@ -137,6 +149,7 @@ impl Body<'_, '_> {
             pinned: false,
             kernel_only: false,
             locked: false,
+            double_buffer: None,
         });
         self.checker.implied.insert(map);
         self.checker.declare_name(&name, Symbol::Map(map));
@@ -361,16 +374,13 @@ fn named(expr: &ast::Expr) -> Option<(&str, Span)> {
     }
 }
 
-/// Returns what people call the value of an expression: a variable or member by its own name, a builtin
-/// without operands by the builtin's, and what is computed of such a value by that value's.
+/// Returns what people call the value of an expression: a variable or member by its own name, what is computed of such a
+/// value by that value's, and any other call by the function's.
 fn name_of(expr: &ast::Expr) -> Option<&str> {
     match &strip(expr).kind {
         ExprKind::Name(name) => Some(name),
         ExprKind::Field { name, .. } => Some(&name.name),
-        ExprKind::Call { callee, args } => match args.as_slice() {
-            [] => name_of(callee),
-            args => args.iter().find_map(name_of),
-        },
+        ExprKind::Call { callee, args } => args.iter().find_map(name_of).or_else(|| name_of(callee)),
         ExprKind::Index(inner, _) | ExprKind::Cast(inner, _) | ExprKind::Unary(_, inner) => name_of(inner),
         ExprKind::Binary(_, left, right) => name_of(left).or_else(|| name_of(right)),
         _ => None,

@@ -1,6 +1,7 @@
 //! Operations on a map by name: methods of queues, stacks and bloom filters, and the builtins `per_cpu`,
 //! `clear`, `count` and `print_map` (language reference, 5.5, 11.7 and 11.8).
 
+use super::builtin::named_argument;
 use super::count;
 use super::expr::Typed;
 use super::function::Body;
@@ -12,6 +13,7 @@ use crate::diag::Diagnostic;
 use crate::hir::kept;
 use crate::hir::{ExprKind, Map, MapId, MapKind, SharedBuiltin, TakeOp, UserBuiltin};
 use crate::source::Span;
+use crate::types::TypeKind;
 
 /// Returns the methods of a kind of map, with the number of their arguments.
 fn methods(kind: MapKind) -> &'static [(&'static str, usize)] {
@@ -166,6 +168,28 @@ impl Body<'_, '_> {
         self.user_builtin(UserBuiltin::Clear(map), self.common().void, span)
     }
 
+    /// Checks a call of `take(m)`.
+    pub(super) fn take_map_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        use MapKind::{Hash, LruHash, LruPercpuHash, PercpuHash};
+        let Some(map) = self.iterable_map("take", &args[0]) else { return self.error_expr(span) };
+        let one = &self.checker.maps[map];
+        let is_exchangeable = matches!(one.kind, Hash | LruHash | PercpuHash | LruPercpuHash);
+        if !is_exchangeable || one.pinned || one.objects {
+            let what = if one.pinned {
+                "is pinned".to_owned()
+            } else {
+                format!("is of the kind `{}`", one.kind.name())
+            };
+            let text = format!("`take` exchanges hashes that are not pinned, `{}` {what}", one.name);
+            let declared = one.span;
+            self.report(Diagnostic::error(401, args[0].span, text).also(declared, "declared here"));
+            return self.error_expr(span);
+        }
+        self.check_readable(map, span);
+        self.check_writable_map(map, span);
+        self.user_builtin(UserBuiltin::TakeMap(map), self.common().void, span)
+    }
+
     /// Checks a call of `count(m)`.
     pub(super) fn count_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         match self.iterable_map("count", &args[0]) {
@@ -198,7 +222,45 @@ impl Body<'_, '_> {
                 return self.error_expr(span);
             }
         }
-        self.user_builtin(UserBuiltin::PrintMap(map), self.common().void, span)
+        let by = match named_argument(args, "by").map(|by| self.column(map, by)) {
+            Some(None) => return self.error_expr(span),
+            by => by.flatten(),
+        };
+        let u32 = self.common().u32;
+        let top = named_argument(args, "top").map(|top| Box::new(self.number(top, u32)));
+        if let Some(named) =
+            args.get(1).filter(|_| !kept::is_sorted(&self.checker.types, self.checker.maps[map].value))
+        {
+            let text = "`print_map` does not sort the elements of arrays";
+            self.report(Diagnostic::error(401, named.span, text));
+            return self.error_expr(span);
+        }
+        self.user_builtin(UserBuiltin::PrintMap { map, top, by }, self.common().void, span)
+    }
+
+    /// Checks the name of a column in the table of a map.
+    fn column(&mut self, map: MapId, by: &ast::Expr) -> Option<u32> {
+        let one = &self.checker.maps[map];
+        let is_histogram = matches!(self.checker.types.kind(one.value), TypeKind::Struct(id) if self.checker.histograms.contains_key(id));
+        let columns =
+            if is_histogram { Vec::new() } else { kept::headings(&self.checker.types, one.key, one.value) };
+        let wanted = match &strip(by).kind {
+            ast::ExprKind::Name(name) => name.clone(),
+            ast::ExprKind::Str(text) => String::from_utf8_lossy(text).into_owned(),
+            _ => String::new(),
+        };
+        let found = columns.iter().position(|column| *column == wanted);
+        if found.is_none() {
+            let text = format!("the table of `{}` has no column `{wanted}`", one.name);
+            let known: Vec<String> = columns.iter().map(|column| format!("`{column}`")).collect();
+            let note = if is_histogram {
+                "histograms are sorted by the number of their values".to_owned()
+            } else {
+                format!("its columns are {}", known.join(", "))
+            };
+            self.report(Diagnostic::error(401, by.span, text).note(note));
+        }
+        found.map(|at| at as u32)
     }
 
     /// Checks an argument that names a map whose entries userspace can iterate.

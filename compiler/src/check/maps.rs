@@ -5,6 +5,7 @@ use super::globals::local_and_pin;
 use super::implied::DEFAULT_ENTRIES;
 use super::items::MAX_OBJECT_BYTES;
 use super::names::Symbol;
+use super::stacks::MAX_DEPTH;
 use super::types::Position;
 use crate::ast::{self, Size, TypeExpr, TypeExprKind};
 use crate::diag::Diagnostic;
@@ -19,8 +20,6 @@ const MAX_PER_CPU_VALUE_BYTES: u64 = 32 << 10;
 /// Maximum size of a value of local storage in bytes: 64 KiB minus the kernel's own header
 /// (include/linux/bpf_local_storage.h, BPF_LOCAL_STORAGE_MAX_VALUE_SIZE).
 const MAX_STORED_BYTES: u64 = (64 << 10) - 512;
-/// Number of addresses in one stack (include/uapi/linux/perf_event.h, PERF_MAX_STACK_DEPTH).
-const STACK_DEPTH: u64 = 127;
 /// Maximum number of bytes after the prefix length in the key of an lpm_trie (kernel/bpf/lpm_trie.c,
 /// LPM_DATA_SIZE_MAX).
 const MAX_PREFIX_BYTES: u64 = 256;
@@ -139,7 +138,7 @@ impl Checker<'_> {
                 self.check_value(kind, ty, span);
                 ty
             }
-            None => self.types.intern(TypeKind::Array(common.u64, STACK_DEPTH)),
+            None => self.types.intern(TypeKind::Array(common.u64, MAX_DEPTH.into())),
         };
         self.add_map(global, kind, (key, value), entries);
         self.note_size_option(global, kind, size);
@@ -170,6 +169,7 @@ impl Checker<'_> {
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
             locked: false,
+            double_buffer: None,
         });
         self.declare_name(&global.name, Symbol::Map(id));
     }

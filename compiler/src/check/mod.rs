@@ -62,6 +62,7 @@ mod same_sides;
 mod signatures;
 mod simple;
 mod size_options;
+mod stacks;
 mod stats;
 mod stmt;
 mod take;
@@ -168,6 +169,8 @@ struct Checker<'a> {
     implied: HashSet<MapId>,
     /// The structs that were made for keys of several parts.
     key_structs: HashSet<StructId>,
+    /// The maps of `kstack()` and `ustack()`.
+    own_stacks: stacks::OwnStacks,
     rings: IndexVec<RingId, Ring>,
     configs: IndexVec<ConfigId, Config>,
     counters: IndexVec<CounterId, Counter>,
@@ -221,6 +224,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         infers_maps: false,
         implied: HashSet::new(),
         key_structs: HashSet::new(),
+        own_stacks: stacks::OwnStacks::new(),
         rings: IndexVec::new(),
         configs: IndexVec::new(),
         counters: IndexVec::new(),
@@ -264,6 +268,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         let names = std::mem::take(&mut checker.names);
         checker.modules.push(names);
     }
+    checker.name_own_stacks();
     checker.check_handlers();
     checker.check_pointer_globals(&functions);
     checker.check_local_maps(&functions);

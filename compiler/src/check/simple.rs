@@ -9,14 +9,15 @@ use super::prescan::strip;
 use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{
-    Expr, ExprKind, Half, KernelBuiltin, MapId, MapKind, SharedBuiltin, StackOwner, UserBuiltin,
-};
+use crate::hir::{Expr, ExprKind, FunctionKind, Half, KernelBuiltin, SharedBuiltin, UserBuiltin};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
 /// Size in bytes of the name of a task, terminator included.
 const COMM: u32 = 16;
+/// Least and most bytes of the text of `probe`, terminator included.
+const LEAST_PROBE: usize = 16;
+const MOST_PROBE: usize = 256;
 /// Size in bytes of the result of `symbol`, terminator included.
 const SYMBOL: u32 = 128;
 
@@ -57,6 +58,23 @@ impl Body<'_, '_> {
     pub(super) fn comm_call(&mut self, span: Span) -> Typed {
         let ty = self.checker.types.str_type(COMM);
         self.kernel_builtin(KernelBuiltin::Comm, ty, span)
+    }
+
+    /// Checks `probe()`: where the program is attached. The text has the same type in all programs, so that it can be a key.
+    pub(super) fn probe_call(&mut self, span: Span) -> Typed {
+        let Some(text) = self.attach_point.clone().filter(|_| matches!(self.kind, FunctionKind::Program(_)))
+        else {
+            let error =
+                Diagnostic::error(306, span, "`probe` stands in a program whose attribute names a target");
+            self.report(error.note("`@tracepoint(\"sched/sched_switch\")` names one, `@xdp` does not"));
+            return self.error_expr(span);
+        };
+        let targets = self.checker.signatures.iter().filter_map(|one| one.target.text());
+        let longest = targets.map(|target| target.len() + 1).max().unwrap_or_default();
+        let bytes = longest.next_multiple_of(8).clamp(LEAST_PROBE, MOST_PROBE) as u32;
+        let ty = self.checker.types.str_type(bytes);
+        let text = text.as_bytes();
+        self.make(ExprKind::Bytes(text[..text.len().min(bytes as usize - 1)].to_vec()), ty, span)
     }
 
     pub(super) fn len_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
@@ -137,20 +155,9 @@ impl Body<'_, '_> {
         }
     }
 
-    pub(super) fn stack_id_call(&mut self, of: StackOwner, args: &[ast::Expr], span: Span) -> Typed {
-        let (ctx, map) = (self.event_context(&args[0]), self.stack_map(&args[1]));
-        match (ctx, map) {
-            (Some(ctx), Some(map)) => {
-                let builtin = KernelBuiltin::StackId { ctx: Box::new(ctx), map, of };
-                self.kernel_builtin(builtin, self.common().i64, span)
-            }
-            _ => self.error_expr(span),
-        }
-    }
-
     /// Checks the context argument of a program that runs on an event: programs on packets have neither stack
     /// nor attachment.
-    fn event_context(&mut self, arg: &ast::Expr) -> Option<Expr> {
+    pub(super) fn event_context(&mut self, arg: &ast::Expr) -> Option<Expr> {
         let value = self.expr(arg, None).expr;
         let types = &self.checker.types;
         let fits = match types.kind(value.ty) {
@@ -174,22 +181,6 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(401, value.span, text).help("pass the program's parameter `ctx`"));
         }
         fits.then_some(value)
-    }
-
-    fn stack_map(&mut self, arg: &ast::Expr) -> Option<MapId> {
-        let map = self.map_arg(arg)?;
-        let one = &self.checker.maps[map];
-        if one.kind == MapKind::StackTrace {
-            return Some(map);
-        }
-        let text = format!("expected a map of stacks, `{}` is of the kind `{}`", one.name, one.kind.name());
-        let declared = one.span;
-        self.report(
-            Diagnostic::error(401, arg.span, text)
-                .also(declared, "declared here")
-                .help("declare one: `var stacks : stack_trace(16384)`"),
-        );
-        None
     }
 
     /// Checks `exec("script.py")`: the host decides whether it has an effect.

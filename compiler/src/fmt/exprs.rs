@@ -44,6 +44,12 @@ impl Writer<'_> {
                     self.expr(part);
                 }
             }
+            ExprKind::Named(name, value) => {
+                self.name(&name.name);
+                self.same_line(":");
+                self.space();
+                self.expr(value);
+            }
             ExprKind::Call { callee, args } => {
                 self.expr(callee);
                 self.args(args);

@@ -320,6 +320,10 @@ builtins! {
             /// The stack that is recorded.
             of: StackOwner,
         },
+        /// `kstack() -> i64`, in a program: bpf_get_stackid of its own context into a map of kind `stack_trace`.
+        "kstack" -> "bpf_get_stackid" KernelStack(map: MapId),
+        /// `ustack() -> i64`, as `kstack`; the number has the process in the upper half.
+        "ustack" -> "bpf_get_stackid" UserStack(map: MapId),
         /// `attachment_id(ctx) -> u64`: bpf_get_attach_cookie.
         "attachment_id" -> "bpf_get_attach_cookie" AttachmentId(operand: Box<Expr>),
         /// `read(NAME)` of a counter: the value on this CPU, as a `perf_read`.
@@ -442,6 +446,11 @@ builtins! {
         },
         /// `clear(m)`: void; deletes every entry.
         "clear" Clear(map: MapId),
+        /// `take(m)`: void; exchanges the map for an empty one. [`super::taken`] replaces it.
+        "take" TakeMap(map: MapId),
+        /// Waits until the runs of programs that have begun are over: void. From then on the map is the other one of two.
+        /// Created by [`super::taken`].
+        "settle" Settle(map: MapId),
         /// `count(m) -> u32`: the number of entries.
         "count" Count(map: MapId),
         /// `events(glob) -> u32`: prints the events that match a string and returns their number.
@@ -458,14 +467,37 @@ builtins! {
         /// `print_kept()`: void; prints what the script keeps in maps and variables that userspace does not name.
         /// [`super::kept`] replaces it.
         "print_kept" PrintKept,
-        /// `print_map(m)`: void; prints the entries of a map. [`super::kept`] replaces it.
-        "print_map" PrintMap(map: MapId),
+        /// `print_map(m, top: n, by: column)`: void; prints the entries of a map. [`super::kept`] replaces it.
+        "print_map" PrintMap {
+            /// The map.
+            map: MapId,
+            /// How many entries are printed at most, a u32; none: all.
+            top: Option<Box<Expr>>,
+            /// The column that the entries are sorted by, largest first; none: the value.
+            by: Option<u32>,
+        },
+        /// `redraw()`: void; begins a new picture on a terminal.
+        "redraw" Redraw,
         /// A new table without rows, a u32: its handle. Created by [`super::kept`].
         "new_table" NewTable {
             /// The title above the table, and its name in JSON.
             title: String,
             /// The heading of each column.
             columns: Vec<String>,
+        },
+        /// Makes the lines of texts in a column lines of the table: void.
+        "set_lines" SetLines {
+            /// The handle of the table.
+            table: Box<Expr>,
+            /// The position of the column.
+            column: u32,
+        },
+        /// Makes rows with the same values in the first columns one row, with the sums of the others: void.
+        "merge_rows" MergeRows {
+            /// The handle of the table.
+            table: Box<Expr>,
+            /// The number of columns that are compared.
+            keys: u32,
         },
         /// Appends a row to a table: void. A row that the host has no room for is left out, with a warning.
         "append_row" AppendRow {
@@ -480,6 +512,8 @@ builtins! {
             table: Box<Expr>,
             /// The column that the rows are sorted by, largest first; none: in the order in which they came.
             sorted: Option<u32>,
+            /// How many rows are printed at most, a u32; none: all. Only of sorted rows.
+            top: Option<Box<Expr>>,
         },
         /// Empty histograms of one scale, a u32: their handle. Created by [`super::kept`].
         "new_histograms" NewHistograms {
@@ -502,7 +536,12 @@ builtins! {
             counts: Box<Expr>,
         },
         /// Prints histograms and drops their handle: void.
-        "write_histograms" WriteHistograms(operand: Box<Expr>),
+        "write_histograms" WriteHistograms {
+            /// The handle of the histograms.
+            histograms: Box<Expr>,
+            /// How many are printed at most, a u32; none: all.
+            top: Option<Box<Expr>>,
+        },
         /// `symbol(addr) -> str(128)` and `symbol(pid, addr)`: an i32 and a u64.
         "symbol" Symbol {
             /// The process id, an i32; none: a kernel address.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::hooks::PACKET_HOOKS;
-use super::{Block, Caller, Expr, FuncId, ImplId, LocalId, MapId, ProgramKind};
+use super::{Block, Caller, Expr, FuncId, GlobalId, ImplId, LocalId, MapId, ProgramKind};
 use crate::defect::narrow;
 use crate::index::IndexVec;
 use crate::source::Span;
@@ -110,6 +110,23 @@ pub enum Target {
         /// The time between two runs, in nanoseconds.
         nanoseconds: u64,
     },
+}
+
+impl Target {
+    /// Returns the attach point as an attribute writes it; none if the attribute names none.
+    pub fn text(&self) -> Option<String> {
+        let plus = |offset: u64| if offset == 0 { String::new() } else { format!("+{offset:#x}") };
+        Some(match self {
+            Target::None | Target::Egress(_) | Target::Period { .. } => return None,
+            Target::Function { name, offset: None } | Target::Name(name) => name.clone(),
+            Target::Function { name, offset: Some(offset) } => format!("{name}+{offset:#x}"),
+            Target::Tracepoint { category, event } => format!("{category}/{event}"),
+            Target::User { path, symbol: Some(symbol), offset, .. } => {
+                format!("{path}:{symbol}{}", plus(*offset))
+            }
+            Target::User { path, symbol: None, offset, .. } => format!("{path}:+{offset:#x}"),
+        })
+    }
 }
 
 /// A function of either half.
@@ -352,6 +369,17 @@ pub struct Map {
     /// Whether a program locks its entries: a spin lock that no type shows follows each value. Set by the rule
     /// of locks.
     pub locked: bool,
+    /// The second map of two that `take(m)` exchanges. Set by [`super::taken`].
+    pub double_buffer: Option<DoubleBuffer>,
+}
+
+/// A second map of the same shape. Programs use one of the two and userspace the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DoubleBuffer {
+    /// The second map.
+    pub second: MapId,
+    /// A `u32`: 0 while programs use the first map, else 1. A run of a program uses the same map from its start to its end.
+    pub active: GlobalId,
 }
 
 /// The size of a spin lock of the kernel in bytes, and its alignment. Source: include/uapi/linux/bpf.h,

@@ -12,22 +12,25 @@
 //! What a function of userspace names is left to that function, and `local` variables are the kernel half's.
 
 mod columns;
+mod stacks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::stacks::stack_columns;
+use super::stacks::Stacks;
 use super::statistics::Statistic;
 use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
 use super::{
     BinaryOp, Block, Expr, ExprKind, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, HistogramScale,
-    Local, LocalId, Lvalue, LvalueKind, MapId, MapIteration, SharedBuiltin, Stmt, StmtKind, Target,
+    Local, LocalId, Lvalue, LvalueKind, MapId, MapIteration, MapKind, SharedBuiltin, Stmt, StmtKind, Target,
     UserBuiltin,
 };
-use crate::index::IndexVec;
+use crate::index::{Id as _, IndexVec};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 use columns::{Column, Step, VALUE, columns, element, key_columns, names, statistics_in};
-pub use columns::{is_printed, is_printed_key};
+pub use columns::{headings, is_printed, is_printed_key, is_sorted};
 
 /// The functions that print; no name in a script can contain a colon.
 const NAME: &str = "ks:print_kept";
@@ -49,14 +52,22 @@ pub fn rewrite(hir: &mut Hir) {
         let print = |printer: &mut Printer<'_>| printer.prints(&kept, span);
         printers.kept = Some(function(hir, NAME.to_owned(), span, print));
     }
-    for (map, span) in first.maps {
-        let name = format!("{MAP_NAME}:{}", hir.maps[map].name);
+    for (form, span) in first.maps {
+        let MapForm { map, by, has_top } = form;
+        let by_column = by.map(|by| format!(":{by}")).unwrap_or_default();
+        let top = if has_top { ":top" } else { "" };
+        let name = format!("{MAP_NAME}:{}{by_column}{top}", hir.maps[map].name);
         let print = |printer: &mut Printer<'_>| {
             let mut block = Vec::new();
-            printer.print_map(map, span, &mut block);
+            let top = has_top.then(|| printer.local(printer.hir.types.common().u32, span));
+            printer.print_map(map, Order { by, top }, span, &mut block);
             block
         };
-        printers.maps.insert(map, function(hir, name, span, print));
+        let id = function(hir, name, span, print);
+        if has_top {
+            hir.functions[id].params = vec![LocalId::new(0)];
+        }
+        printers.maps.insert(form, id);
     }
     for function in hir.functions.iter_mut().filter(|one| one.kind.half() == Half::User) {
         visit_mut::block(&mut printers, &mut function.body);
@@ -71,7 +82,8 @@ fn function(
     prints: impl FnOnce(&mut Printer<'_>) -> Block,
 ) -> FuncId {
     let mut locals = IndexVec::new();
-    let body = prints(&mut Printer { hir: &*hir, locals: &mut locals });
+    let stack_text = hir.types.str_type(stacks::TEXT_BYTES);
+    let body = prints(&mut Printer { hir: &*hir, locals: &mut locals, stack_text });
     hir.functions.push(HirFunction {
         name,
         span,
@@ -91,19 +103,45 @@ fn function(
 #[derive(Default)]
 struct FirstCalls {
     kept: Option<Span>,
-    maps: BTreeMap<MapId, Span>,
+    maps: BTreeMap<MapForm, Span>,
+}
+
+/// A map and the form in which it is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct MapForm {
+    map: MapId,
+    by: Option<u32>,
+    has_top: bool,
+}
+
+impl MapForm {
+    /// Returns the form of a call of `print_map`.
+    fn of(builtin: &UserBuiltin) -> Option<MapForm> {
+        match builtin {
+            UserBuiltin::PrintMap { map, top, by } => {
+                Some(MapForm { map: *map, by: *by, has_top: top.is_some() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The order in which the entries of a map are printed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Order {
+    /// The column that they are sorted by; none: the first one of the value.
+    by: Option<u32>,
+    /// The variable with how many are printed at most.
+    top: Option<LocalId>,
 }
 
 impl Visitor for FirstCalls {
     fn expr(&mut self, expr: &Expr) {
-        match expr.kind {
-            ExprKind::User(UserBuiltin::PrintKept) => {
-                self.kept.get_or_insert(expr.span);
-            }
-            ExprKind::User(UserBuiltin::PrintMap(map)) => {
-                self.maps.entry(map).or_insert(expr.span);
-            }
-            _ => {}
+        let ExprKind::User(builtin) = &expr.kind else { return };
+        if matches!(builtin, UserBuiltin::PrintKept) {
+            self.kept.get_or_insert(expr.span);
+        } else if let Some(form) = MapForm::of(builtin) {
+            self.maps.entry(form).or_insert(expr.span);
         }
     }
 }
@@ -112,19 +150,22 @@ impl Visitor for FirstCalls {
 #[derive(Default)]
 struct Printers {
     kept: Option<FuncId>,
-    maps: BTreeMap<MapId, FuncId>,
+    maps: BTreeMap<MapForm, FuncId>,
 }
 
 impl VisitorMut for Printers {
     fn expr(&mut self, expr: &mut Expr) {
-        let func = match expr.kind {
-            ExprKind::User(UserBuiltin::PrintKept) => self.kept,
-            ExprKind::User(UserBuiltin::PrintMap(map)) => self.maps.get(&map).copied(),
-            _ => None,
+        let ExprKind::User(builtin) = &expr.kind else { return };
+        let func = match builtin {
+            UserBuiltin::PrintKept => self.kept,
+            builtin => MapForm::of(builtin).and_then(|form| self.maps.get(&form).copied()),
         };
-        if let Some(func) = func {
-            expr.kind = ExprKind::Call { func, args: Vec::new() };
-        }
+        let Some(func) = func else { return };
+        let args = match builtin {
+            UserBuiltin::PrintMap { top, .. } => top.iter().map(|top| (**top).clone()).collect(),
+            _ => Vec::new(),
+        };
+        expr.kind = ExprKind::Call { func, args };
     }
 }
 
@@ -177,10 +218,12 @@ struct Kept {
 impl Kept {
     fn of(hir: &Hir, named: &Named) -> Kept {
         let removed = Removed::of(hir);
+        let seconds: Vec<MapId> = hir.maps.iter().filter_map(|map| Some(map.double_buffer?.second)).collect();
         let is_shown = |ty: TypeId, name: &str| !columns(&hir.types, ty, name).is_empty();
         let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
             let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
             is_kept
+                && !seconds.contains(id)
                 && !(hir.implied.contains(id) && removed.0.contains(id))
                 && is_printed_key(&hir.types, map.key)
                 && (is_shown(map.value, VALUE) || scale(hir, map.value).is_some())
@@ -210,6 +253,8 @@ fn scale(hir: &Hir, ty: TypeId) -> Option<HistogramScale> {
 struct Printer<'a> {
     hir: &'a Hir,
     locals: &'a mut IndexVec<LocalId, Local>,
+    /// The type of a text with the functions of a stack.
+    stack_text: TypeId,
 }
 
 impl Printer<'_> {
@@ -223,17 +268,17 @@ impl Printer<'_> {
             let table = self.table(&global.name, names([&columns]), span, &mut block);
             let rows = self.elements(table, Vec::new(), &columns, lvalue, span);
             block.push(rows);
-            block.push(self.write(table, None, span));
+            block.push(self.write(table, None, None, span));
         }
         for id in &kept.histograms {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
             let handle = self.histograms(&global.name, global.ty, span, &mut block);
             block.push(self.append_histogram(handle, Vec::new(), lvalue, span));
-            block.push(self.write_histograms(handle, span));
+            block.push(self.write_histograms(handle, None, span));
         }
         for id in &kept.maps {
-            self.print_map(*id, span, &mut block);
+            self.print_map(*id, Order::default(), span, &mut block);
         }
         block
     }
@@ -259,7 +304,7 @@ impl Printer<'_> {
         }
         let table = self.table("", headings, span, block);
         block.push(self.append(table, values, span));
-        block.push(self.write(table, None, span));
+        block.push(self.write(table, None, None, span));
         for id in others {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
@@ -270,10 +315,10 @@ impl Printer<'_> {
         }
     }
 
-    fn print_map(&mut self, id: MapId, span: Span, block: &mut Block) {
+    fn print_map(&mut self, id: MapId, order: Order, span: Span, block: &mut Block) {
         let map = &self.hir.maps[id];
         if scale(self.hir, map.value).is_some() {
-            return self.print_histograms(id, span, block);
+            return self.print_histograms(id, order.top, span, block);
         }
         let (keys, values) =
             (key_columns(&self.hir.types, map.key), columns(&self.hir.types, map.value, VALUE));
@@ -282,6 +327,16 @@ impl Printer<'_> {
         let overflowed = self.overflowed(&values, span, block);
         let shown: Vec<Expr> =
             keys.iter().map(|column| self.part(self.of_local(key, span), column, span)).collect();
+        let shown = self.with_stacks(id, &keys, shown, table, block);
+        let are_counts = matches!(self.hir.types.kind(map.value), TypeKind::Int(_));
+        if shown.iter().any(|part| part.ty == self.stack_text) && are_counts {
+            // Stacks of the same functions at other instructions.
+            let merge = UserBuiltin::MergeRows {
+                table: Box::new(self.load(self.of_local(table, span))),
+                keys: keys.len() as u32,
+            };
+            block.push(self.effect(merge, span));
+        }
         let body = if element(&self.hir.types, map.value).is_some() {
             vec![self.elements(table, shown, &values, self.of_local(value, span), span)]
         } else {
@@ -296,9 +351,36 @@ impl Printer<'_> {
         };
         let iteration = MapIteration::Map(id);
         block.push(Stmt { kind: StmtKind::ForEach { key, value, iteration, body }, span });
-        let sorted = element(&self.hir.types, map.value).is_none().then_some(keys.len() as u32);
-        block.push(self.write(table, sorted, span));
+        let sorted = is_sorted(&self.hir.types, map.value).then_some(order.by.unwrap_or(keys.len() as u32));
+        block.push(self.write(table, sorted, order.top, span));
         block.extend(overflowed.map(|overflowed| self.report_overflows(overflowed, &map.name, span)));
+    }
+
+    /// Returns the values of a key with the functions of stacks in the place of their numbers, and makes lines of them in the
+    /// table.
+    fn with_stacks(
+        &self,
+        id: MapId,
+        keys: &[Column],
+        values: Vec<Expr>,
+        table: LocalId,
+        block: &mut Block,
+    ) -> Vec<Expr> {
+        if self.hir.maps.iter().all(|map| map.kind != MapKind::StackTrace) {
+            return values;
+        }
+        let functions = self.hir.functions.iter_enumerated();
+        let kernel = functions.filter(|(_, one)| one.kind.half() == Half::Kernel).map(|(id, _)| id);
+        let parts = Stacks::of(self.hir, kernel).key_parts(id);
+        let columns = stack_columns(self.hir, self.hir.maps[id].key, keys, &parts);
+        let shown = columns.iter().enumerate().map(|(at, column)| {
+            let Some(column) = column else { return values[at].clone() };
+            let span = values[at].span;
+            let table = Box::new(self.load(self.of_local(table, span)));
+            block.push(self.effect(UserBuiltin::SetLines { table, column: at as u32 }, span));
+            column.text(self.hir, self.stack_text, &values, at)
+        });
+        shown.collect()
     }
 
     /// Declares the variable with the number of sums that do not fit; none if the columns show no statistics.
@@ -342,7 +424,7 @@ impl Printer<'_> {
     }
 
     /// Prints a map of histograms, one for each key.
-    fn print_histograms(&mut self, id: MapId, span: Span, block: &mut Block) {
+    fn print_histograms(&mut self, id: MapId, top: Option<LocalId>, span: Span, block: &mut Block) {
         let map = &self.hir.maps[id];
         let handle = self.histograms(&map.name, map.value, span, block);
         let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
@@ -351,7 +433,7 @@ impl Printer<'_> {
         let body = vec![self.append_histogram(handle, keys, self.of_local(value, span), span)];
         let iteration = MapIteration::Map(id);
         block.push(Stmt { kind: StmtKind::ForEach { key, value, iteration, body }, span });
-        block.push(self.write_histograms(handle, span));
+        block.push(self.write_histograms(handle, top, span));
     }
 
     fn histograms(&mut self, name: &str, ty: TypeId, span: Span, block: &mut Block) -> LocalId {
@@ -373,9 +455,10 @@ impl Printer<'_> {
         self.effect(UserBuiltin::AppendHistogram { histograms, key, below_zero, sum, counts }, span)
     }
 
-    fn write_histograms(&self, handle: LocalId, span: Span) -> Stmt {
-        let handle = Box::new(self.load(self.of_local(handle, span)));
-        self.effect(UserBuiltin::WriteHistograms(handle), span)
+    fn write_histograms(&self, handle: LocalId, top: Option<LocalId>, span: Span) -> Stmt {
+        let histograms = Box::new(self.load(self.of_local(handle, span)));
+        let top = top.map(|top| Box::new(self.load(self.of_local(top, span))));
+        self.effect(UserBuiltin::WriteHistograms { histograms, top }, span)
     }
 
     /// Appends a row for each element of an array that is not zero, with these values before it.
@@ -471,9 +554,10 @@ impl Printer<'_> {
         self.effect(UserBuiltin::AppendRow { table, row }, span)
     }
 
-    fn write(&self, table: LocalId, sorted: Option<u32>, span: Span) -> Stmt {
+    fn write(&self, table: LocalId, sorted: Option<u32>, top: Option<LocalId>, span: Span) -> Stmt {
         let table = Box::new(self.load(self.of_local(table, span)));
-        self.effect(UserBuiltin::WriteTable { table, sorted }, span)
+        let top = top.map(|top| Box::new(self.load(self.of_local(top, span))));
+        self.effect(UserBuiltin::WriteTable { table, sorted, top }, span)
     }
 
     fn effect(&self, builtin: UserBuiltin, span: Span) -> Stmt {

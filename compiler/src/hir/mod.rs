@@ -20,8 +20,10 @@ pub mod names;
 pub mod objects;
 #[cfg(feature = "command")]
 pub mod print;
+pub mod stacks;
 pub mod statistics;
 mod stmt;
+pub mod taken;
 pub mod visit;
 pub mod visit_mut;
 pub mod zeros;

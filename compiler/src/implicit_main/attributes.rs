@@ -10,7 +10,7 @@ use super::build::{At, DeclarationSpans};
 use crate::ast::{
     AstFunction, Attribute, AttributeArg, Expr, ExprKind, Ident, Item, ItemKind, Param, Returns, StrLit,
 };
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::hooks::ADDRESS_HOOKS;
 use crate::kernel_types::{KernelType, KernelTypes};
 use crate::lex;
@@ -31,6 +31,28 @@ pub(super) enum AttachPoint {
     Event(Vec<(Ident, Expr)>),
     /// It runs as soon as it is loaded.
     Load,
+}
+
+/// Writes down what `@profile(99)` stands for. Its other arguments are fields of `perf_options`.
+pub(super) fn expand_profile(function: &mut AstFunction, diagnostics: &mut Diagnostics) {
+    let Some(attribute) = function.attributes.first_mut().filter(|one| one.name.name == super::PROFILE.0)
+    else {
+        return;
+    };
+    let at = At(attribute.span);
+    match attribute.more.first_mut().filter(|one| one.name.is_none()) {
+        Some(frequency) if attribute.argument.is_none() => {
+            frequency.name = Some(At(frequency.value.span).ident("freq"));
+        }
+        _ => {
+            let error =
+                Diagnostic::error(501, attribute.span, "`@profile` takes a number of samples per second");
+            diagnostics.report(error.help("write `@profile(99)`: 99 samples per second on each CPU"));
+            attribute.argument = None;
+        }
+    }
+    attribute.name.name = ProgramKind::PerfEvent.name().to_owned();
+    attribute.more.insert(0, AttributeArg { name: None, value: at.name("cpu_clock") });
 }
 
 /// Whether a function has a form that only scripts without `main` have.

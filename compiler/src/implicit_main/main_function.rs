@@ -160,7 +160,11 @@ fn wait_with_intervals(
         let passed = at.binary(BinaryOp::Add, periods, at.int(1));
         let step = at.binary(BinaryOp::Mul, passed, at.int(one.period));
         let is_due = at.binary(BinaryOp::Ge, at.name(current), at.name(&next));
-        let due = vec![at.assign(&next, Some(BinaryOp::Add), step), at.run(at.call(&one.name, args(at)))];
+        let mut due = vec![at.assign(&next, Some(BinaryOp::Add), step)];
+        if one.prints_maps {
+            due.push(at.run(at.builtin("redraw", Vec::new())));
+        }
+        due.push(at.run(at.call(&one.name, args(at))));
         body.push(at.when(is_due, due));
     }
     stmts.push(at.while_loop(at.not(at.builtin("stopping", Vec::new())), body));

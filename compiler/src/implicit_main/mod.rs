@@ -28,7 +28,7 @@ mod options;
 
 use std::collections::HashSet;
 
-use ks_wit::program_kind::{PROGRAM_KINDS, ProgramKindRow};
+use ks_wit::program_kind::{PROGRAM_KINDS, ProgramKind, ProgramKindRow};
 
 use crate::ast::{AstFunction, Item, ItemKind};
 use crate::check;
@@ -55,6 +55,14 @@ pub const USERSPACE: [(&str, &str, &str); 3] = [
         "Runs in userspace again and again while the programs are attached. For scripts without `main`.",
     ),
 ];
+
+/// The attribute of programs that a clock runs, with its form and documentation for editors.
+pub const PROFILE: (&str, &str, &str) = (
+    "profile",
+    "@profile(99)",
+    "Runs in the kernel so many times a second on each CPU. For scripts without `main`: it stands for \
+     `@perf_event(\"cpu_clock\", freq: 99)`, and takes the same fields.",
+);
 
 /// The struct whose fields are the options of a script without `main`.
 const OPTIONS: &str = "Args";
@@ -89,6 +97,7 @@ impl Role {
             "begin" => Role::Begin,
             "end" => Role::End,
             "interval" => Role::Interval,
+            name if name == PROFILE.0 => Role::Program(ProgramKind::PerfEvent.row()),
             _ => PROGRAM_KINDS.iter().find(|row| row.name == name).map_or(Role::Called, Role::Program),
         }
     }
@@ -112,6 +121,8 @@ struct Called {
     role: Role,
     /// The period of `@interval` in nanoseconds; 0 for others.
     period: u64,
+    /// Whether it prints maps.
+    prints_maps: bool,
 }
 
 /// Gives a script without `main` its `main`, if its attributes say where all programs go.
@@ -119,11 +130,16 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
     program.units.iter().for_each(|unit| report_nameless(&unit.ast.items, diagnostics));
     let Some(unit) = program.units.last_mut().filter(|_| !options.strict_011) else { return };
     let items = &mut unit.ast.items;
-    let functions = || items.iter().filter_map(function);
-    if functions().any(|one| one.has_head && one.name.name == "main") {
+    if items.iter().filter_map(function).any(|one| one.has_head && one.name.name == "main") {
         report_main(items, diagnostics);
         return;
     }
+    for item in items.iter_mut() {
+        if let ItemKind::Function(function) = &mut item.kind {
+            attributes::expand_profile(function, diagnostics);
+        }
+    }
+    let functions = || items.iter().filter_map(function);
     let is_new = functions().any(attributes::is_new_form);
     let has_impl = items.iter().any(|item| matches!(item.kind, ItemKind::Impl { .. }));
     let programs = || functions().filter(|one| matches!(Role::of(one), Role::Program(_)));
@@ -214,8 +230,12 @@ fn userspace(
     if !function.has_head {
         function.ret = Some(crate::ast::Returns { name: None, ty: at.ty("void") });
     }
-    Some(Called { name: function.name.name.clone(), at, role, period })
+    let prints_maps = PRINTS.iter().any(|name| options::names(&function.body, name));
+    Some(Called { name: function.name.name.clone(), at, role, period, prints_maps })
 }
+
+/// The builtins that print maps.
+const PRINTS: [&str; 2] = ["print_map", "print_kept"];
 
 /// The shortest period of `@interval` in nanoseconds: `sleep` counts milliseconds.
 const LEAST_INTERVAL: u64 = 1_000_000;
@@ -238,6 +258,9 @@ fn report_main(items: &[Item], diagnostics: &mut Diagnostics) {
         let (span, what, help) = if role.is_of_userspace() {
             let what = format!("`@{}` belongs to a script without `main`", attribute.name.name);
             (attribute.span, what, "call the function in `main`, or remove `main`")
+        } else if attribute.name.name == PROFILE.0 {
+            let what = "`@profile` belongs to a script without `main`".to_owned();
+            (attribute.span, what, "write `@perf_event`, and attach the program with `perf_options`")
         } else if !function.has_head {
             let what = "a program without a name belongs to a script without `main`".to_owned();
             (attribute.span, what, "write `fn name(..)` behind the attribute: `load` takes the name")

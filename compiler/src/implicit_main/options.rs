@@ -30,7 +30,7 @@ pub(super) struct SharedOptions {
 pub(super) fn shared(items: &[Item], end: At) -> Option<SharedOptions> {
     let is_named = items.iter().filter_map(super::function).any(|one| {
         let is_of_kernel = !one.attributes.is_empty() && !Role::of(one).is_of_userspace();
-        is_of_kernel && in_block(&one.body)
+        is_of_kernel && names(&one.body, ARGS)
     });
     let is_declared = items.iter().filter_map(super::declared_name).any(|name| name == ARGS);
     if !is_named || is_declared {
@@ -64,51 +64,53 @@ fn declaration(items: &[Item]) -> Option<At> {
     items.iter().find(is_options).map(|item| At(item.span))
 }
 
-/// Whether a block names the options. One that declares a variable of the name may do so, too.
-fn in_block(block: &Block) -> bool {
-    block.stmts.iter().any(in_statement)
+/// Whether a block has a name. One that declares a variable of the name may do so, too.
+pub(super) fn names(block: &Block, name: &str) -> bool {
+    block.stmts.iter().any(|stmt| in_statement(stmt, name))
 }
 
-fn in_statement(stmt: &Stmt) -> bool {
+fn in_statement(stmt: &Stmt, name: &str) -> bool {
     match &stmt.kind {
-        StmtKind::Var { init, .. } => init.as_ref().is_some_and(in_expr),
+        StmtKind::Var { init, .. } => init.as_ref().is_some_and(|init| in_expr(init, name)),
         StmtKind::Const { value, .. }
         | StmtKind::Expr(value)
         | StmtKind::Return(Some(value))
         | StmtKind::Delete(value)
         | StmtKind::Throw(value)
-        | StmtKind::Defer(value) => in_expr(value),
-        StmtKind::Assign { lvalue, value, .. } => in_expr(lvalue) || in_expr(value),
-        StmtKind::If(one) => in_branch(one),
-        StmtKind::While { cond, body } => in_expr(cond) || in_block(body),
-        StmtKind::For { start, end, body, .. } => in_expr(start) || in_expr(end) || in_block(body),
-        StmtKind::ForEach { over, body, .. } => in_expr(over) || in_block(body),
-        StmtKind::Lock { body, .. } => in_block(body),
+        | StmtKind::Defer(value) => in_expr(value, name),
+        StmtKind::Assign { lvalue, value, .. } => in_expr(lvalue, name) || in_expr(value, name),
+        StmtKind::If(one) => in_branch(one, name),
+        StmtKind::While { cond, body } => in_expr(cond, name) || names(body, name),
+        StmtKind::For { start, end, body, .. } => {
+            in_expr(start, name) || in_expr(end, name) || names(body, name)
+        }
+        StmtKind::ForEach { over, body, .. } => in_expr(over, name) || names(body, name),
+        StmtKind::Lock { body, .. } => names(body, name),
         StmtKind::Try { body, catches } => {
-            in_block(body) || catches.iter().any(|catch| in_block(&catch.body))
+            names(body, name) || catches.iter().any(|catch| names(&catch.body, name))
         }
         StmtKind::Return(None) | StmtKind::Break | StmtKind::Continue => false,
     }
 }
 
-fn in_branch(one: &If) -> bool {
+fn in_branch(one: &If, name: &str) -> bool {
     let (Cond::Expr(cond) | Cond::Var { value: cond, .. }) = &one.cond;
     let in_otherwise = match &one.otherwise {
-        Some(Else::Block(block)) => in_block(block),
-        Some(Else::If(nested, _)) => in_branch(nested),
+        Some(Else::Block(block)) => names(block, name),
+        Some(Else::If(nested, _)) => in_branch(nested, name),
         None => false,
     };
-    in_otherwise || in_expr(cond) || in_block(&one.then)
+    in_otherwise || in_expr(cond, name) || names(&one.then, name)
 }
 
-fn in_expr(expr: &Expr) -> bool {
+fn in_expr(expr: &Expr, wanted: &str) -> bool {
     let in_arms = match &expr.kind {
-        ExprKind::Name(name) => return name == ARGS,
+        ExprKind::Name(name) => return name == wanted,
         ExprKind::Match { arms, .. } => arms.iter().any(|arm| match &arm.result {
-            ArmResult::Block(block) => in_block(block),
+            ArmResult::Block(block) => names(block, wanted),
             ArmResult::Expr(_) => false,
         }),
         _ => false,
     };
-    in_arms || expr.parts().into_iter().any(in_expr)
+    in_arms || expr.parts().into_iter().any(|part| in_expr(part, wanted))
 }

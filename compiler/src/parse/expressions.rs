@@ -251,6 +251,15 @@ impl Parser<'_> {
         self.kind() == TokenKind::Ident && self.punct_ahead(1, Punct::OpenBrace)
     }
 
+    /// Parses `top: 10`.
+    fn named_argument(&mut self) -> Parsed<Expr> {
+        let name = self.ident("the name of an argument")?;
+        self.since_011(name.span, "arguments with names");
+        self.advance();
+        let value = self.expr()?;
+        Ok(Expr { span: name.span.to(value.span), kind: ExprKind::Named(name, boxed(value)) })
+    }
+
     fn call(&mut self, callee: Expr) -> Parsed<ExprKind> {
         self.warn_continuation();
         self.advance();
@@ -261,6 +270,9 @@ impl Parser<'_> {
                     let ty = parser.type_expr()?;
                     parser.since_011(ty.span, "`sizeof`");
                     return Ok(Expr { span: ty.span, kind: ExprKind::Type(ty) });
+                }
+                if parser.kind() == TokenKind::Ident && parser.punct_ahead(1, Punct::Colon) {
+                    return parser.named_argument();
                 }
                 parser.expr()
             })

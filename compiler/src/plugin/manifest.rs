@@ -8,8 +8,8 @@ use ks_wit::manifest::{
 };
 use sha2::{Digest, Sha256};
 
-use super::stacks::Stacks;
 use crate::builtins::perf::options;
+use crate::hir::stacks::Stacks;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     EventSpec, Expr, ExprKind, FuncId, FunctionKind, Hir, LocalId, Stmt, StmtKind, UnaryOp, UserBuiltin,
@@ -103,14 +103,15 @@ fn struct_ops(block: &crate::hir::Impl) -> StructOps {
 }
 
 fn maps(hir: &Hir, split: &Split) -> Vec<Map> {
-    let stacks = Stacks::of(hir, &split.kernel);
+    let stacks = Stacks::of(hir, split.kernel.iter().copied());
     let map = |id, map: &crate::hir::Map| Map {
         name: map.name.clone(),
         kind: map.kind.name().to_owned(),
         key: hir.types.name(map.key),
         value: hir.types.name(map.value),
         max_entries: map.max_entries,
-        key_parts: stacks.key_parts(id),
+        // Of two maps that are exchanged none has all stacks.
+        key_parts: if hir.maps[id].double_buffer.is_none() { stacks.key_parts(id) } else { Vec::new() },
     };
     split.maps.iter().map(|id| map(*id, &hir.maps[*id])).collect()
 }

@@ -6,7 +6,6 @@ pub mod contract;
 pub mod manifest;
 pub mod share;
 mod shim;
-mod stacks;
 #[cfg(test)]
 mod tests;
 mod types;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    ConfigId, CounterId, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, ImplId, MapId, ProgramKind,
-    RingId, Target,
+    ConfigId, CounterId, DoubleBuffer, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, ImplId, MapId,
+    ProgramKind, RingId, Target,
 };
 
 /// The items of the two halves of a program.
@@ -122,6 +122,12 @@ impl Uses {
                 let handlers = uses.rings.iter().filter_map(|ring| hir.rings[*ring].default_handler);
                 uses.functions.extend(handlers);
             }
+        }
+        let buffers: Vec<DoubleBuffer> =
+            uses.maps.iter().filter_map(|map| hir.maps[*map].double_buffer).collect();
+        for DoubleBuffer { second, active } in buffers {
+            uses.maps.insert(second);
+            uses.globals.insert(active);
         }
         uses
     }

@@ -90,6 +90,7 @@ impl FnCx<'_, '_> {
                 self.push_line(span);
                 self.code.call(clear).op(I::Drop);
             }
+            UserBuiltin::Settle(map) => self.settle(*map, span),
             UserBuiltin::Count(map) => {
                 let count = self.cx.routine(Routine::MapCount((*map).into()));
                 self.push_line(span);
@@ -103,13 +104,23 @@ impl FnCx<'_, '_> {
                 self.print_histogram(title, counts, linear.as_deref())?;
             }
             UserBuiltin::NewTable { title, columns } => self.new_table(title, columns),
+            UserBuiltin::Redraw => {
+                let redraw = self.cx.host(import::console::REDRAW);
+                self.code.call(redraw);
+            }
+            UserBuiltin::MergeRows { table, keys } => self.merge_rows(table, *keys)?,
+            UserBuiltin::SetLines { table, column } => self.set_lines(table, *column)?,
             UserBuiltin::AppendRow { table, row } => self.append_row(table, row, span)?,
-            UserBuiltin::WriteTable { table, sorted } => self.write_table(table, *sorted)?,
+            UserBuiltin::WriteTable { table, sorted, top } => {
+                self.write_table(table, *sorted, top.as_deref())?;
+            }
             UserBuiltin::NewHistograms { name, scale } => self.new_histograms(name, *scale),
             UserBuiltin::AppendHistogram { histograms, key, below_zero, sum, counts } => {
                 self.append_histogram(histograms, key, [below_zero, sum], counts, span)?;
             }
-            UserBuiltin::WriteHistograms(histograms) => self.write_histograms(histograms)?,
+            UserBuiltin::WriteHistograms { histograms, top } => {
+                self.write_histograms(histograms, top.as_deref())?;
+            }
             UserBuiltin::Events(wildcard) => self.events(wildcard, span)?,
             UserBuiltin::ShowCounter(counter, attachment) => self.show_counter(*counter, attachment, span)?,
             UserBuiltin::CommOf(_)
@@ -120,7 +131,8 @@ impl FnCx<'_, '_> {
                 return Err(mistake(span, "a value in memory is wanted as a number"));
             }
             UserBuiltin::PrintKept => return Err(mistake(span, "a call of `print_kept` is left")),
-            UserBuiltin::PrintMap(_) => return Err(mistake(span, "a call of `print_map` is left")),
+            UserBuiltin::TakeMap(_) => return Err(mistake(span, "a call of `take` is left")),
+            UserBuiltin::PrintMap { .. } => return Err(mistake(span, "a call of `print_map` is left")),
             UserBuiltin::ReadCounter(..) => return Err(mistake(span, "the read of a counter is left")),
         }
         Ok(())

@@ -29,6 +29,8 @@ pub type Lower<T> = Result<T, Box<Diagnostic>>;
 pub enum KeptGlobal {
     /// Handle of a map.
     Map(Table),
+    /// Which of two maps that `take` exchanges programs use: 0 for the first.
+    ActiveBuffer(Table),
     /// Handle of a loaded program.
     Program(FuncId),
     /// Handle of a global variable of the BPF object.

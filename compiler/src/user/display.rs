@@ -31,6 +31,7 @@ impl FnCx<'_, '_> {
         let first: Option<&[u8]> = match form {
             DisplayForm::TimeOfDay(format) => Some(format),
             DisplayForm::Enumerator(of) => Some(of.as_bytes()),
+            DisplayForm::KernelStack(map) | DisplayForm::ProcessStack(map) => Some(map.as_bytes()),
             _ => None,
         };
         if let Some(text) = first {
@@ -88,6 +89,8 @@ fn host_function(form: &DisplayForm) -> HostFunction {
         DisplayForm::Enumerator(_) => import::display::ENUMERATOR,
         DisplayForm::KernelFunction => import::symbols::KERNEL_FUNCTION,
         DisplayForm::ProcessFunction => import::symbols::PROCESS_FUNCTION,
+        DisplayForm::KernelStack(_) => import::symbols::KERNEL_STACK,
+        DisplayForm::ProcessStack(_) => import::symbols::PROCESS_STACK,
         DisplayForm::TimeOfDay(_) => import::display::TIME_OF_DAY,
         DisplayForm::Bytes => import::display::BYTES,
         DisplayForm::Duration => import::display::DURATION,

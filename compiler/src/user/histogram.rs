@@ -107,12 +107,19 @@ impl FnCx<'_, '_> {
     }
 
     /// Prints histograms, and drops their handle.
-    pub fn write_histograms(&mut self, histograms: &Expr) -> Lower<()> {
-        let write = self.cx.host(import::console::HISTOGRAMS_WRITE);
+    pub fn write_histograms(&mut self, histograms: &Expr, top: Option<&Expr>) -> Lower<()> {
         let drop = self.cx.drop_handle(import::console::HISTOGRAMS);
         let handle = self.temp(ValType::I32);
         self.scalar(histograms)?;
-        self.code.tee(handle).call(write).get(handle).call(drop);
+        self.code.tee(handle);
+        let write = if let Some(top) = top {
+            self.scalar(top)?;
+            import::console::HISTOGRAMS_WRITE_TOP
+        } else {
+            import::console::HISTOGRAMS_WRITE
+        };
+        let write = self.cx.host(write);
+        self.code.call(write).get(handle).call(drop);
         Ok(())
     }
 

@@ -28,6 +28,22 @@ impl FnCx<'_, '_> {
         self.code.u32(list.address).u32(columns.len() as u32).call(new);
     }
 
+    /// Makes the lines of texts in a column lines of the table.
+    pub fn set_lines(&mut self, table: &Expr, column: u32) -> Lower<()> {
+        let set = self.cx.host(import::console::TABLE_SET_LINES);
+        self.scalar(table)?;
+        self.code.u32(column).call(set);
+        Ok(())
+    }
+
+    /// Makes rows with the same values in the first columns one row.
+    pub fn merge_rows(&mut self, table: &Expr, keys: u32) -> Lower<()> {
+        let merge = self.cx.host(import::console::TABLE_MERGE);
+        self.scalar(table)?;
+        self.code.u32(keys).call(merge);
+        Ok(())
+    }
+
     /// Appends a row, and warns if the host has no room for it.
     pub fn append_row(&mut self, table: &Expr, row: &[Expr], span: Span) -> Lower<()> {
         let append = self.cx.host(import::console::TABLE_APPEND);
@@ -48,17 +64,23 @@ impl FnCx<'_, '_> {
     }
 
     /// Prints a table, and drops its handle.
-    pub fn write_table(&mut self, table: &Expr, sorted: Option<u32>) -> Lower<()> {
+    pub fn write_table(&mut self, table: &Expr, sorted: Option<u32>, top: Option<&Expr>) -> Lower<()> {
         let drop = self.cx.drop_handle(import::console::TABLE);
         let handle = self.temp(ValType::I32);
         self.scalar(table)?;
         self.code.tee(handle);
-        match sorted {
-            Some(column) => {
+        match (sorted, top) {
+            (Some(column), Some(top)) => {
+                let write = self.cx.host(import::console::TABLE_WRITE_TOP);
+                self.code.u32(column);
+                self.scalar(top)?;
+                self.code.call(write);
+            }
+            (Some(column), None) => {
                 let write = self.cx.host(import::console::TABLE_WRITE_SORTED);
                 self.code.u32(column).call(write);
             }
-            None => {
+            (None, _) => {
                 let write = self.cx.host(import::console::TABLE_WRITE);
                 self.code.call(write);
             }

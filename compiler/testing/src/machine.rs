@@ -359,7 +359,13 @@ fn define_display(linker: &mut Linker<Machine>) {
         answer(caller, format!("{} {address:x}", process.cast_signed()).as_bytes(), result)
     };
     define_call(linker, symbols::PROCESS_FUNCTION, process);
-    for function in [display::TIME_OF_DAY, display::ENUMERATOR] {
+    let process_stack =
+        |caller: Caller<'_, Machine>, at: u32, len: u32, process: u32, id: u64, result: u32| {
+            let text = format!("{} {} {}", text(&caller, at, len), process.cast_signed(), id.cast_signed());
+            answer(caller, text.as_bytes(), result)
+        };
+    define_call(linker, symbols::PROCESS_STACK, process_stack);
+    for function in [display::TIME_OF_DAY, display::ENUMERATOR, symbols::KERNEL_STACK] {
         let with_text = |caller: Caller<'_, Machine>, at: u32, len: u32, number: u64, result: u32| {
             let text = text(&caller, at, len);
             answer(caller, format!("{text} {}", number.cast_signed()).as_bytes(), result)

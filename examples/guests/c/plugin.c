@@ -294,6 +294,9 @@ extern void __wasm_import_kernelscript_host_maps_list_maps(uint8_t *);
 __attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-max-entries")))
 extern void __wasm_import_kernelscript_host_maps_set_max_entries(uint8_t *, size_t, int32_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("settle")))
+extern void __wasm_import_kernelscript_host_maps_settle(uint8_t *);
+
 __attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-value-size")))
 extern void __wasm_import_kernelscript_host_maps_set_value_size(uint8_t *, size_t, int32_t, uint8_t *);
 
@@ -370,6 +373,12 @@ extern void __wasm_import_kernelscript_host_losses_list(uint8_t *);
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[constructor]table")))
 extern int32_t __wasm_import_kernelscript_host_console_constructor_table(uint8_t *, size_t, uint8_t *, size_t);
 
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.set-lines")))
+extern void __wasm_import_kernelscript_host_console_method_table_set_lines(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.merge")))
+extern void __wasm_import_kernelscript_host_console_method_table_merge(int32_t, int32_t);
+
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.append")))
 extern void __wasm_import_kernelscript_host_console_method_table_append(int32_t, uint8_t *, size_t, uint8_t *);
 
@@ -379,6 +388,9 @@ extern void __wasm_import_kernelscript_host_console_method_table_write(int32_t);
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.write-sorted")))
 extern void __wasm_import_kernelscript_host_console_method_table_write_sorted(int32_t, int32_t);
 
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.write-top")))
+extern void __wasm_import_kernelscript_host_console_method_table_write_top(int32_t, int32_t, int32_t);
+
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[constructor]histograms")))
 extern int32_t __wasm_import_kernelscript_host_console_constructor_histograms(uint8_t *, size_t, int32_t, int64_t, int64_t);
 
@@ -387,6 +399,12 @@ extern void __wasm_import_kernelscript_host_console_method_histograms_append(int
 
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]histograms.write")))
 extern void __wasm_import_kernelscript_host_console_method_histograms_write(int32_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]histograms.write-top")))
+extern void __wasm_import_kernelscript_host_console_method_histograms_write_top(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("redraw")))
+extern void __wasm_import_kernelscript_host_console_redraw(void);
 
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("print")))
 extern void __wasm_import_kernelscript_host_console_print(uint8_t *, size_t, uint8_t *, size_t);
@@ -473,6 +491,12 @@ extern void __wasm_import_kernelscript_host_symbols_kernel_function(int64_t, uin
 
 __attribute__((__import_module__("kernelscript:host/symbols@0.2.0"), __import_name__("process-function")))
 extern void __wasm_import_kernelscript_host_symbols_process_function(int32_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/symbols@0.2.0"), __import_name__("kernel-stack")))
+extern void __wasm_import_kernelscript_host_symbols_kernel_stack(uint8_t *, size_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/symbols@0.2.0"), __import_name__("process-stack")))
+extern void __wasm_import_kernelscript_host_symbols_process_stack(uint8_t *, size_t, int32_t, int64_t, uint8_t *);
 
 // Imported Functions from `kernelscript:host/display@0.2.0`
 
@@ -8231,6 +8255,126 @@ bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entri
   }
 }
 
+bool kernelscript_host_maps_settle(kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_settle(ptr);
+  kernelscript_host_maps_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
 bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
@@ -9407,6 +9551,14 @@ kernelscript_host_console_own_table_t kernelscript_host_console_constructor_tabl
   return (kernelscript_host_console_own_table_t) { ret };
 }
 
+void kernelscript_host_console_method_table_set_lines(kernelscript_host_console_borrow_table_t self, uint32_t column) {
+  __wasm_import_kernelscript_host_console_method_table_set_lines((self).__handle, (int32_t) (column));
+}
+
+void kernelscript_host_console_method_table_merge(kernelscript_host_console_borrow_table_t self, uint32_t keys) {
+  __wasm_import_kernelscript_host_console_method_table_merge((self).__handle, (int32_t) (keys));
+}
+
 bool kernelscript_host_console_method_table_append(kernelscript_host_console_borrow_table_t self, kernelscript_host_console_list_value_t *row, kernelscript_host_console_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
@@ -9533,6 +9685,10 @@ void kernelscript_host_console_method_table_write(kernelscript_host_console_borr
 
 void kernelscript_host_console_method_table_write_sorted(kernelscript_host_console_borrow_table_t self, uint32_t column) {
   __wasm_import_kernelscript_host_console_method_table_write_sorted((self).__handle, (int32_t) (column));
+}
+
+void kernelscript_host_console_method_table_write_top(kernelscript_host_console_borrow_table_t self, uint32_t column, uint32_t rows) {
+  __wasm_import_kernelscript_host_console_method_table_write_top((self).__handle, (int32_t) (column), (int32_t) (rows));
 }
 
 kernelscript_host_console_own_histograms_t kernelscript_host_console_constructor_histograms(plugin_string_t *name, kernelscript_host_console_scale_t *scale) {
@@ -9680,6 +9836,14 @@ bool kernelscript_host_console_method_histograms_append(kernelscript_host_consol
 
 void kernelscript_host_console_method_histograms_write(kernelscript_host_console_borrow_histograms_t self) {
   __wasm_import_kernelscript_host_console_method_histograms_write((self).__handle);
+}
+
+void kernelscript_host_console_method_histograms_write_top(kernelscript_host_console_borrow_histograms_t self, uint32_t histograms) {
+  __wasm_import_kernelscript_host_console_method_histograms_write_top((self).__handle, (int32_t) (histograms));
+}
+
+void kernelscript_host_console_redraw(void) {
+  __wasm_import_kernelscript_host_console_redraw();
 }
 
 void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values) {
@@ -10110,6 +10274,22 @@ void kernelscript_host_symbols_process_function(int32_t process, uint64_t addres
   uint8_t ret_area[(2*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_symbols_process_function(process, (int64_t) (address), ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_symbols_kernel_stack(plugin_string_t *map, int64_t id, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_symbols_kernel_stack((uint8_t *) (*map).ptr, (*map).len, id, ptr);
+  *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+void kernelscript_host_symbols_process_stack(plugin_string_t *map, int32_t process, int64_t id, plugin_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_symbols_process_stack((uint8_t *) (*map).ptr, (*map).len, process, id, ptr);
   *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 

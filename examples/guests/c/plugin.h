@@ -1576,6 +1576,15 @@ extern void kernelscript_host_maps_list_maps(plugin_list_string_t *ret);
 // 
 // Source: bpf(2), BPF_MAP_CREATE.
 extern bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err);
+// Waits until every run of a program that has begun is over, on all CPUs: what runs later sees everything that the plugin
+// has written before. So a plugin that lets programs use another map from now on has all that they counted in the first.
+// Takes some milliseconds, and longer on a busy machine.
+// 
+// Errors: `unsupported` (a kernel with CPUs in `nohz_full`; without membarrier(2)), `kernel`.
+// 
+// Source: membarrier(2), MEMBARRIER_CMD_GLOBAL; kernel/sched/membarrier.c, v6.12: it waits for a grace period of RCU, and
+// programs are readers.
+extern bool kernelscript_host_maps_settle(kernelscript_host_maps_error_t *err);
 // Sets the bytes of the values of a map that does not exist yet, for kinds that depend on the machine: stacks have 8 bytes
 // for each frame.
 // 
@@ -1689,6 +1698,13 @@ extern void kernelscript_host_losses_list(kernelscript_host_losses_list_loss_t *
 // Imported Functions from `kernelscript:host/console@0.2.0`
 // A table without rows. The title is also its name in JSON. At most 64 columns count, and 4 KiB of each text.
 extern kernelscript_host_console_own_table_t kernelscript_host_console_constructor_table(plugin_string_t *title, kernelscript_host_console_list_column_t *columns);
+// Makes the lines of the texts in a column (counted from 0) lines of the table, such as the functions of a stack: such
+// columns stand behind all others, and texts in JSON are arrays of lines. A column that the table does not have is none.
+extern void kernelscript_host_console_method_table_set_lines(kernelscript_host_console_borrow_table_t self, uint32_t column);
+// Makes rows with the same values in the first columns, so many as `keys`, one row when they are written, such as stacks of
+// the same functions at other instructions: whole numbers in the other columns are added. Rows whose sum does not fit, or
+// that have other values there, stay as they are.
+extern void kernelscript_host_console_method_table_merge(kernelscript_host_console_borrow_table_t self, uint32_t keys);
 // Appends a row: a value for each column.
 // 
 // Errors: `invalid` (another number of values than columns), `limit` (`host_bytes`).
@@ -1698,6 +1714,8 @@ extern void kernelscript_host_console_method_table_write(kernelscript_host_conso
 // As `write`, with the rows sorted by the values of this column (counted from 0), largest first; rows of equal values
 // by the other columns in their order, smallest first. A column that the table does not have is equal in all rows.
 extern void kernelscript_host_console_method_table_write_sorted(kernelscript_host_console_borrow_table_t self, uint32_t column);
+// As `write-sorted`, of so many rows at most; as text a last line says how many others there are.
+extern void kernelscript_host_console_method_table_write_top(kernelscript_host_console_borrow_table_t self, uint32_t column, uint32_t rows);
 // No histograms yet. The name stands before each key. At most 4 KiB of it are shown.
 extern kernelscript_host_console_own_histograms_t kernelscript_host_console_constructor_histograms(plugin_string_t *name, kernelscript_host_console_scale_t *scale);
 // Appends the histogram of a key: the parts of the key, none if there is only one histogram; how many of its values
@@ -1708,6 +1726,10 @@ extern bool kernelscript_host_console_method_histograms_append(kernelscript_host
 // Writes the histograms that were appended since the last call, those with the most values first, and of equally
 // many the one with the smallest key.
 extern void kernelscript_host_console_method_histograms_write(kernelscript_host_console_borrow_histograms_t self);
+// As `write`, of so many histograms at most. A last line says how many others there are, but not with `--json`.
+extern void kernelscript_host_console_method_histograms_write_top(kernelscript_host_console_borrow_histograms_t self, uint32_t histograms);
+// Begins a new picture: on a terminal, what is written from now on replaces what is there. Elsewhere nothing happens.
+extern void kernelscript_host_console_redraw(void);
 // Writes one line to standard output.
 // 
 // `format` is text with conversions: `%d %i %u %x %X %o %c %s %p %%` with the flags `- + space 0 #`, width and
@@ -1819,6 +1841,15 @@ extern void kernelscript_host_symbols_kernel_function(uint64_t address, plugin_s
 // plugins that import this function the host records what all processes map, which needs CAP_PERFMON. All else as
 // `name`.
 extern void kernelscript_host_symbols_process_function(int32_t process, uint64_t address, plugin_string_t *ret);
+// The functions of a call stack of the kernel, from the innermost on, each on a line: what a map of stacks has under the
+// number `id`, which bpf_get_stackid gave. `[no stack]` if that found none (-14), `[stack lost]` if it lost the stack (any other
+// negative number) or the map has none of this number. At most 8 KiB: a last line says how many functions are left out.
+// All else as `kernel-function`.
+// 
+// Source: bpf-helpers(7), bpf_get_stackid.
+extern void kernelscript_host_symbols_kernel_stack(plugin_string_t *map, int64_t id, plugin_string_t *ret);
+// As `kernel-stack`, of the call stack of a process, with functions as `process-function` names them.
+extern void kernelscript_host_symbols_process_stack(plugin_string_t *map, int32_t process, int64_t id, plugin_string_t *ret);
 
 // Imported Functions from `kernelscript:host/display@0.2.0`
 // An IPv4 address, `10.0.0.1`: the four bytes of `address` in the order in which they lie in memory, that is in network

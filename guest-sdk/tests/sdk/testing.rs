@@ -158,6 +158,10 @@ fn variables_programs_and_names_are_the_tests() {
         (symbols::kernel_function(0x1000), symbols::process_function(42, 0x2000)),
         ("do_nanosleep".into(), "0x2000".into())
     );
+    assert_eq!(
+        (symbols::kernel_stack("stacks", 0x1000), symbols::process_stack("stacks", 42, 0x2000)),
+        ("do_nanosleep".into(), "0x2000".into())
+    );
     let router = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     assert_eq!(
         (display::ipv4(u32::from_ne_bytes([10, 0, 0, 1])), display::ipv6(router), display::mac([1; 6])),

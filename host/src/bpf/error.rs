@@ -49,6 +49,9 @@ pub enum BpfError {
     /// libbpf or the kernel rejected the object.
     #[error("the BPF object cannot be loaded: {}", .0.errno)]
     Load(Box<LoadError>),
+    /// The kernel cannot tell when the runs of programs that have begun are over.
+    #[error("cannot wait for the runs of programs that have begun: {0}")]
+    Settle(Errno),
     /// A program of a kind that this host does not attach.
     #[error("`{program}` is a {kind} program, which this host does not attach")]
     UnsupportedKind {
@@ -406,7 +409,8 @@ impl BpfError {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             BpfError::Load(load) => Some(load.errno),
-            BpfError::Kernel { errno, .. }
+            BpfError::Settle(errno)
+            | BpfError::Kernel { errno, .. }
             | BpfError::Occupied { errno, .. }
             | BpfError::XdpMode { errno, .. }
             | BpfError::Crowded { errno, .. }

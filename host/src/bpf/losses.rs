@@ -40,6 +40,8 @@ pub enum Loss {
     },
     /// Texts that programs could not read.
     Unread,
+    /// Numbers that programs gave up to keep as the least or the greatest.
+    Unraised,
 }
 
 /// A loss counter of a loaded object, in a shared page.
@@ -80,6 +82,7 @@ pub(super) fn counters<'a>(
             LossVariable::CutList(line, module) => Loss::CutList { line, module: module.to_owned() },
             LossVariable::CutLoop(line, module) => Loss::CutLoop { line, module: module.to_owned() },
             LossVariable::Unread => Loss::Unread,
+            LossVariable::Unraised => Loss::Unraised,
         };
         Some((loss, variable))
     });

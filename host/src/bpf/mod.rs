@@ -61,3 +61,11 @@ pub use ring::{ENTRY_BYTES, Records, Ring, TooLong, split_entry};
 pub use test_run::{TestInput, TestOutput};
 pub use tracepoint::tracepoint_id;
 pub use verifier_log::VerifierLog;
+
+/// Waits until every run of a program that has begun is over.
+///
+/// # Errors
+/// [`BpfError::Settle`].
+pub fn settle() -> Result<(), BpfError> {
+    sys::membarrier_global().map_err(BpfError::Settle)
+}

@@ -21,6 +21,15 @@ fn check(answer: i32) -> Result<i32, Errno> {
     if answer < 0 { Err(Errno::from_raw(answer.saturating_neg())) } else { Ok(answer) }
 }
 
+/// Waits for a grace period of RCU: until every program that runs now has ended, other than those that may sleep.
+///
+/// Source: membarrier(2); include/uapi/linux/membarrier.h, MEMBARRIER_CMD_GLOBAL, v6.12.
+pub(super) fn membarrier_global() -> Result<(), Errno> {
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: the call takes numbers only.
+    Errno::result(unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) }).map(drop)
+}
+
 /// Creates the maps of an object and relocates its instructions. After a failure the object must be closed:
 /// libbpf leaves its maps incomplete.
 pub(super) fn prepare(object: &mut OpenObject) -> Result<(), Errno> {

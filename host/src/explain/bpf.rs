@@ -39,6 +39,12 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::Unsound(_) | BpfError::LastLook(_) => plain(FailureKind::Invalid),
         BpfError::NoLoader(_) => plain(FailureKind::Kernel),
         BpfError::PidNamespace(_) | BpfError::KernelFunctions(_) => plain(FailureKind::Unsupported),
+        BpfError::Settle(Errno::EINVAL | Errno::ENOSYS) => because(
+            FailureKind::Unsupported,
+            "the kernel has no membarrier(2), or CPUs in `nohz_full`",
+            "do not exchange maps with `take`: print and clear them",
+        ),
+        BpfError::Settle(_) => plain(FailureKind::Kernel),
         BpfError::Load(load) => explain_load(load),
         BpfError::UnsupportedKind { .. } => plain(FailureKind::Unsupported),
         BpfError::NeedsEvent { .. }

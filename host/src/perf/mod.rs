@@ -59,6 +59,7 @@ pub use event::{Access, Event, InvalidEvent};
 pub use event_array::EventArray;
 pub use free::FreeCounters;
 pub use list::{Family, ListedEvent};
+pub(crate) use mappings::RecordedProcess;
 #[cfg(feature = "plugins")]
 pub(crate) use mappings::started;
 pub use mappings::{MappingRecorder, Mappings};

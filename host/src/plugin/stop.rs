@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) lingers: bool,
     /// A query is installed that must be asked regularly.
     pub(super) may_have_news: bool,
+    /// When the host last worked for the plugin, as it does to name the functions of stacks.
+    pub(super) worked: Option<Instant>,
 }
 
 impl StopHandle {
@@ -167,6 +169,11 @@ impl StopHandle {
     /// outcome.
     pub fn linger(&self) {
         self.update(|state| state.lingers = state.asked.is_none());
+    }
+
+    /// Marks that the host works for the plugin: the time that this takes is none of its grace.
+    pub(crate) fn note_work(&self) {
+        self.lock().worked = Some(Instant::now());
     }
 
     /// Whether the plugin must end immediately.

@@ -10,6 +10,9 @@ use super::stop::{StopHandle, StopReason};
 /// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
 
+/// Time that the host works for a plugin after it was asked to stop: what it counted by stacks is shown with names.
+const MOST_WORK: Duration = Duration::from_secs(30);
+
 /// Time that a killed plugin may spend in a system call that cannot be interrupted (a file system that does
 /// not answer) before it is abandoned. Its resources are then released when the process ends.
 const ABANDON_AFTER: Duration = Duration::from_millis(500);
@@ -137,9 +140,19 @@ fn wait_for_end(watch: &Watch, interrupt: impl Fn(Interrupt)) -> bool {
             interrupt(Interrupt::Look);
         }
     }
-    let grace_ends = Instant::now().checked_add(watch.grace);
-    if stop.wait_until(grace_ends, |state| state.finished || stop.killed()).finished {
-        return true;
+    let asked = Instant::now();
+    let mut grace_ends = asked.checked_add(watch.grace);
+    loop {
+        let state = stop.wait_until(grace_ends, |state| state.finished || stop.killed());
+        if state.finished {
+            return true;
+        }
+        let longer = state.worked.and_then(|worked| worked.checked_add(watch.grace));
+        let most = asked.checked_add(watch.grace + MOST_WORK);
+        if stop.killed() || longer.min(most) <= grace_ends {
+            break;
+        }
+        grace_ends = longer.min(most);
     }
     stop.kill();
     interrupt(Interrupt::End);

@@ -153,7 +153,15 @@ impl PluginObject {
 
     /// Whether its programs print names of functions, of the kernel or of processes.
     pub fn names_functions(&self) -> bool {
-        self.displays(|form| matches!(form, DisplayForm::KernelFunction | DisplayForm::ProcessFunction))
+        self.displays(|form| {
+            matches!(
+                form,
+                DisplayForm::KernelFunction
+                    | DisplayForm::ProcessFunction
+                    | DisplayForm::KernelStack(_)
+                    | DisplayForm::ProcessStack(_)
+            )
+        })
     }
 
     /// Returns the name. The directory of its pins has the same name.

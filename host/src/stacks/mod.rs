@@ -12,6 +12,7 @@ mod tree;
 pub use self::flame::flame_graph;
 pub use self::folded::{folded, json_lines};
 pub use self::naming::FunctionNames;
+pub(crate) use self::naming::{LOST, NO_STACK};
 pub use self::pprof::pprof;
 pub use self::tree::tree;
 

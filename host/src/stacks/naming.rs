@@ -20,9 +20,9 @@ use crate::symbols::{self, SymbolError};
 use crate::text::visible;
 
 /// The label of a stack without a kernel part and a user part.
-pub(super) const NO_STACK: &str = "[no stack]";
+pub(crate) const NO_STACK: &str = "[no stack]";
 /// The label of a stack that collided with another one in the map.
-const LOST: &str = "[stack lost]";
+pub(crate) const LOST: &str = "[stack lost]";
 /// The label of an address without a name.
 const UNKNOWN: &str = "[unknown]";
 

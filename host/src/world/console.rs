@@ -28,6 +28,16 @@ impl HostTable for State {
         self.table.push(table).map_err(error::no_room)
     }
 
+    fn set_lines(&mut self, this: Resource<TableHandle>, column: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.set_lines(column as usize);
+        Ok(())
+    }
+
+    fn merge(&mut self, this: Resource<TableHandle>, keys: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.merge_by(keys as usize);
+        Ok(())
+    }
+
     fn append(&mut self, this: Resource<TableHandle>, row: Vec<Value>) -> Result<(), HostError> {
         let table = self.table.get_mut(&this)?;
         let (given, width) = (row.len(), table.width());
@@ -40,20 +50,38 @@ impl HostTable for State {
     }
 
     fn write(&mut self, this: Resource<TableHandle>) -> wasmtime::Result<()> {
-        self.show_prints();
-        let table = self.table.get_mut(&this)?;
-        self.output.print_table(table);
-        table.clear();
-        Ok(())
+        self.table.get_mut(&this)?.merge();
+        self.write_table(&this)
     }
 
     fn write_sorted(&mut self, this: Resource<TableHandle>, column: u32) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.sort(column as usize);
-        HostTable::write(self, this)
+        let table = self.table.get_mut(&this)?;
+        table.merge();
+        table.sort(column as usize);
+        self.write_table(&this)
+    }
+
+    fn write_top(&mut self, this: Resource<TableHandle>, column: u32, rows: u32) -> wasmtime::Result<()> {
+        let table = self.table.get_mut(&this)?;
+        table.merge();
+        table.sort(column as usize);
+        table.cut(rows as usize);
+        self.write_table(&this)
     }
 
     fn drop(&mut self, this: Resource<TableHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl State {
+    /// Writes the rows of a table as they are, and removes them.
+    fn write_table(&mut self, this: &Resource<TableHandle>) -> wasmtime::Result<()> {
+        self.show_prints();
+        let table = self.table.get_mut(this)?;
+        self.output.print_table(table);
+        table.clear();
         Ok(())
     }
 }
@@ -90,6 +118,17 @@ impl HostHistograms for State {
         Ok(())
     }
 
+    fn write_top(&mut self, this: Resource<HistogramsHandle>, histograms: u32) -> wasmtime::Result<()> {
+        self.show_prints();
+        let all = self.table.get_mut(&this)?.take();
+        let most = all.len().min(histograms as usize);
+        for histogram in &all[..most] {
+            self.output.print_histogram(histogram);
+        }
+        self.output.print_rest(all.len() - most);
+        Ok(())
+    }
+
     fn drop(&mut self, this: Resource<HistogramsHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -97,6 +136,12 @@ impl HostHistograms for State {
 }
 
 impl Host for State {
+    fn redraw(&mut self) -> wasmtime::Result<()> {
+        self.show_prints();
+        self.output.redraw();
+        Ok(())
+    }
+
     fn line(&mut self, text: Vec<u8>) -> wasmtime::Result<()> {
         self.show_prints();
         self.output.print(&format::plain_line(&text));

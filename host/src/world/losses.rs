@@ -189,6 +189,13 @@ impl State {
                          bound, or an element could not be read"
                     ));
                 }
+                Loss::Unraised => {
+                    let values = if count == 1 { "value is" } else { "values are" };
+                    self.output.report(&format!(
+                        "{count} {values} missing in the least or the greatest of statistics: other CPUs added theirs \
+                         at the same moment, again and again"
+                    ));
+                }
                 Loss::Unread => {
                     let texts = if count == 1 {
                         "text could not be read and is"
@@ -232,7 +239,7 @@ impl Host for State {
         for CountedLoss { counter, .. } in watched.counters.get().into_iter().flatten() {
             let (cause, what) = match counter.loss() {
                 // The readings are as they were: only text or elements are missing.
-                Loss::Unread | Loss::CutList { .. } => continue,
+                Loss::Unread | Loss::Unraised | Loss::CutList { .. } => continue,
                 Loss::Full { map, ty: MapType::RingBuf } if map == PRINTS => (Cause::PrintsFull, map.clone()),
                 Loss::Full { map, ty: MapType::RingBuf } => (Cause::RingFull, map.clone()),
                 Loss::Full { map, .. } => (Cause::MapFull, map.clone()),
@@ -277,7 +284,9 @@ fn fault_causes(counters: &[CountedLoss]) -> String {
         .iter()
         .filter_map(|one| match one.counter.loss() {
             Loss::CutLoop { line, module } => Some((one.counter.count(), loop_name(*line, module))),
-            Loss::Full { .. } | Loss::Fault { .. } | Loss::CutList { .. } | Loss::Unread => None,
+            Loss::Full { .. } | Loss::Fault { .. } | Loss::CutList { .. } | Loss::Unread | Loss::Unraised => {
+                None
+            }
         })
         .collect();
     causes(faults, &loops)

@@ -67,6 +67,10 @@ impl Host for State {
         self.resize(&map, MapSize::Entries(entries))
     }
 
+    fn settle(&mut self) -> Result<(), HostError> {
+        Ok(bpf::settle()?)
+    }
+
     fn set_value_size(&mut self, map: String, bytes: u32) -> Result<(), HostError> {
         self.resize(&map, MapSize::ValueBytes(bytes))
     }

@@ -85,6 +85,16 @@ impl Output {
         self.put(|streams| streams.print_table(table));
     }
 
+    /// Writes how many others there are than those that were written.
+    pub(super) fn print_rest(&mut self, others: usize) {
+        self.put(|streams| streams.print_rest(others));
+    }
+
+    /// Begins a new picture on a terminal.
+    pub(super) fn redraw(&mut self) {
+        self.put(Streams::redraw);
+    }
+
     /// Writes text of the host to standard output, and records it.
     pub(super) fn print_from_host(&mut self, text: &[u8]) {
         self.record(Stream::Stdout, text);

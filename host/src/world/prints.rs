@@ -81,6 +81,9 @@ fn print_bytes(print: &Print) -> Result<usize, String> {
         if let PrintValue::Display(DisplayForm::Enumerator(of)) = value {
             sum += check("the name of an enum", of.len())?;
         }
+        if let PrintValue::Display(DisplayForm::KernelStack(map) | DisplayForm::ProcessStack(map)) = value {
+            sum += check("the name of a map", map.len())?;
+        }
         if let PrintValue::Enum { enumerators, .. } = value {
             if enumerators.len() > MAX_ENUMERATORS {
                 let number = enumerators.len();
@@ -188,6 +191,11 @@ fn text_of(form: &DisplayForm, operands: &[u8], state: &mut State) -> Option<Str
         DisplayForm::ProcessFunction => {
             let address = u64::from_le_bytes(*operands.last_chunk()?);
             state.function(Some(i32::try_from(number.cast_signed()).unwrap_or(-1)), address).ok()?
+        }
+        DisplayForm::KernelStack(map) => state.stack(map, None, number.cast_signed()).ok()?,
+        DisplayForm::ProcessStack(map) => {
+            let id = i64::from_le_bytes(*operands.last_chunk()?);
+            state.stack(map, Some(i32::try_from(number.cast_signed()).unwrap_or(-1)), id).ok()?
         }
         DisplayForm::TimeOfDay(format) => state.zone.time_of_day(format, number),
         DisplayForm::Bytes => display::bytes(number),

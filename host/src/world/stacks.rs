@@ -15,7 +15,7 @@ use crate::stacks::{CountedStack, CountedStacks, StackAddresses};
 const AT_ONCE: usize = 1 << 20;
 
 /// -EFAULT of bpf_get_stackid: there is no stack of this kind. Source: kernel/bpf/stackmap.c, v6.12.
-const NO_STACK: i64 = -14;
+pub(super) const NO_STACK: i64 = -14;
 
 /// A map whose keys contain stack ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +118,14 @@ impl Stacks<'_> {
                 Holds::Cgroup => stack.task.cgroup = Some(unsigned(bytes)),
                 Holds::Command => stack.task.command = Some(text(bytes)),
                 Holds::KernelStack { map } => stack.kernel = self.addresses(map, signed(bytes))?,
+                Holds::ProcessStack { map } => {
+                    let both = signed(bytes);
+                    if both >= 0 {
+                        stack.task.process = i32::try_from(both >> 32).ok();
+                    }
+                    // An errno has the same lower half.
+                    stack.user = self.addresses(map, i64::from(both as i32))?;
+                }
                 Holds::UserStack { map } => stack.user = self.addresses(map, signed(bytes))?,
             }
         }
@@ -134,25 +142,28 @@ impl Stacks<'_> {
         if let Some(known) = self.known.get(&name) {
             return Ok(known.clone());
         }
-        let map: Arc<Map> = self.object.map(map)?;
-        let id = u32::try_from(id).unwrap_or(u32::MAX);
-        let found = match map.lookup(&id.to_ne_bytes())? {
-            Some(bytes) => StackAddresses::Known(
-                bytes.chunks_exact(8).map(unsigned).take_while(|one| *one != 0).collect(),
-            ),
-            None => StackAddresses::Lost,
-        };
+        let found = addresses(self.object.map(map), u32::try_from(id).unwrap_or(u32::MAX))?;
         self.charge.grow(KNOWN_BYTES + name.0.len() as u64 + address_bytes(&found))?;
         self.known.insert(name, found.clone());
         Ok(found)
     }
 }
 
+/// Returns the stack that a map has under a number.
+pub(super) fn addresses(map: Result<Arc<Map>, BpfError>, id: u32) -> Result<StackAddresses, BpfError> {
+    Ok(match map?.lookup(&id.to_ne_bytes())? {
+        Some(bytes) => {
+            StackAddresses::Known(bytes.chunks_exact(8).map(unsigned).take_while(|one| *one != 0).collect())
+        }
+        None => StackAddresses::Lost,
+    })
+}
+
 /// Whether a key has stacks of two tasks. The second one begins with the first part of a kind that there was before.
 fn has_two_stacks(parts: &[KeyPart]) -> bool {
     let count = |is_wanted: fn(&Holds) -> bool| parts.iter().filter(|part| is_wanted(&part.holds)).count();
     count(|holds| matches!(holds, Holds::KernelStack { .. })) > 1
-        || count(|holds| matches!(holds, Holds::UserStack { .. })) > 1
+        || count(|holds| matches!(holds, Holds::UserStack { .. } | Holds::ProcessStack { .. })) > 1
 }
 
 /// Size in bytes of a stack in the host, in addition to its addresses and texts.

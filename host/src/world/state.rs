@@ -137,6 +137,7 @@ impl State {
             name: name.clone(),
             form: options.form,
             raw: options.raw,
+            redraws: options.redraws,
             stdout: options.stdout,
             stderr: options.stderr,
             limit: options.policy.limit(Limit::PrintBytes),

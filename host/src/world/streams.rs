@@ -63,6 +63,9 @@ pub fn said_as_json(plugin: &str, said: Said, text: &str) -> String {
 /// Upper limit of a line in bytes; longer lines are split. The lines of `console.print` never exceed it.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
+/// Moves the cursor of a terminal to its first line, and clears what follows. Source: ECMA-48, CUP and ED.
+const CLEAR: &[u8] = b"\x1b[H\x1b[J";
+
 /// Formatted lines are written when they reach this number of bytes.
 const AT_ONCE: usize = 64 << 10;
 
@@ -72,6 +75,8 @@ pub(super) struct Streams {
     form: Form,
     /// Whether control characters reach standard output unescaped.
     raw: bool,
+    /// Whether a new picture replaces the one before.
+    redraws: bool,
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
     /// The incomplete last line of standard output; in plain form, the incomplete last UTF-8 character.
@@ -86,6 +91,8 @@ pub(super) struct StreamOptions {
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) raw: bool,
+    /// Whether standard output is a terminal of this plugin alone.
+    pub(super) redraws: bool,
     pub(super) stdout: Box<dyn Write + Send>,
     pub(super) stderr: Box<dyn Write + Send>,
     /// Limit of the output in bytes per second.
@@ -119,9 +126,9 @@ struct RowLine<'a> {
 impl Streams {
     /// Starts with no output.
     pub(super) fn new(options: StreamOptions, host_bytes: &HostBytes) -> Streams {
-        let StreamOptions { name, form, raw, stdout, stderr, limit } = options;
+        let StreamOptions { name, form, raw, redraws, stdout, stderr, limit } = options;
         let (begun, begun_error) = (Begun::new(host_bytes), Begun::new(host_bytes));
-        Streams { name, form, raw, stdout, stderr, begun, begun_error, written: Written::new(limit) }
+        Streams { name, form, raw, redraws, stdout, stderr, begun, begun_error, written: Written::new(limit) }
     }
 
     /// Returns the plugin's name.
@@ -216,6 +223,25 @@ impl Streams {
             lines.push(b'\n');
         }
         self.put_lines(&lines)
+    }
+
+    /// Writes how many others there are than those that were written; nothing with JSON.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn print_rest(&mut self, others: usize) -> io::Result<()> {
+        if others == 0 || self.form == Form::Json {
+            return Ok(());
+        }
+        self.print(table::rest(others).as_bytes())
+    }
+
+    /// Clears the terminal; nothing if standard output is none.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn redraw(&mut self) -> io::Result<()> {
+        if self.redraws && self.written.has_room() { self.put(CLEAR) } else { Ok(()) }
     }
 
     /// Writes bytes; above the rate limit only the whole lines at their start that still fit.
@@ -558,7 +584,8 @@ mod tests {
     fn streams(form: Form, raw: bool, limit: u64, host_bytes: u64) -> (Streams, Sink, Sink) {
         let (out, error) = (Sink::default(), Sink::default());
         let (stdout, stderr) = (Box::new(out.clone()), Box::new(error.clone()));
-        let options = StreamOptions { name: "p.wasm".into(), form, raw, stdout, stderr, limit };
+        let options =
+            StreamOptions { name: "p.wasm".into(), form, raw, redraws: false, stdout, stderr, limit };
         (Streams::new(options, &HostBytes::new(host_bytes)), out, error)
     }
 

@@ -1,6 +1,7 @@
 //! Tables that a plugin fills row by row: aligned text, or an object for each row.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -24,7 +25,13 @@ const GAP: &str = "  ";
 pub struct Table {
     title: String,
     columns: Vec<Column>,
+    /// The columns whose texts have several lines.
+    of_lines: BTreeSet<usize>,
     rows: Vec<Vec<Value>>,
+    /// By how many first columns rows are merged; none: they are not.
+    merged_by: Option<usize>,
+    /// The number of rows that were cut.
+    others: usize,
     /// Charge for the rows.
     charge: Charge,
 }
@@ -38,7 +45,15 @@ impl Table {
             .take(MAX_COLUMNS)
             .map(|column| Column { name: display(&column.name), unit: column.unit.as_deref().map(display) })
             .collect();
-        Table { title: display(title), columns, rows: Vec::new(), charge: host_bytes.start() }
+        Table {
+            title: display(title),
+            columns,
+            of_lines: BTreeSet::new(),
+            rows: Vec::new(),
+            merged_by: None,
+            others: 0,
+            charge: host_bytes.start(),
+        }
     }
 
     /// Returns the bytes of its texts.
@@ -51,6 +66,13 @@ impl Table {
     /// Returns the number of columns.
     pub(super) fn width(&self) -> usize {
         self.columns.len()
+    }
+
+    /// Makes the lines of the texts in a column lines of the table.
+    pub(super) fn set_lines(&mut self, column: usize) {
+        if column < self.columns.len() {
+            self.of_lines.insert(column);
+        }
     }
 
     /// Appends a row, with a value for each column.
@@ -76,10 +98,63 @@ impl Table {
         });
     }
 
+    /// Makes rows with the same values in the first columns one row when they are written.
+    pub(super) fn merge_by(&mut self, keys: usize) {
+        self.merged_by = Some(keys);
+    }
+
+    /// Merges the rows with the same values in the first columns, if that is wanted. They are in the order of these then.
+    pub(super) fn merge(&mut self) {
+        let Some(keys) = self.merged_by else { return };
+        let key = |row: &[Value]| row[..keys.min(row.len())].to_vec();
+        self.rows.sort_by(|one, other| compare_keys(&key(one), &key(other)));
+        let mut merged: Vec<Vec<Value>> = Vec::with_capacity(self.rows.len());
+        for row in self.rows.drain(..) {
+            let sum = merged.last().filter(|last| compare_keys(&key(last), &key(&row)).is_eq());
+            match sum.and_then(|last| added(last, &row, keys)) {
+                Some(sum) => {
+                    merged.pop();
+                    merged.push(sum);
+                }
+                None => merged.push(row),
+            }
+        }
+        self.rows = merged;
+    }
+
+    /// Removes the rows behind the first ones.
+    pub(super) fn cut(&mut self, most: usize) {
+        self.others = self.rows.len().saturating_sub(most);
+        self.rows.truncate(most);
+    }
+
     /// Removes all rows.
     pub(super) fn clear(&mut self) {
+        self.others = 0;
         self.rows.clear();
         self.charge.shrink(u64::MAX);
+    }
+
+    /// Returns the columns in the order in which they are shown: those of several lines come last.
+    fn order(&self) -> Vec<usize> {
+        let (last, first): (Vec<usize>, Vec<usize>) =
+            (0..self.columns.len()).partition(|at| self.of_lines.contains(at));
+        [first, last].concat()
+    }
+
+    /// Returns the lines of a row, each with a text for each column.
+    fn lines_of(&self, row: &[Value], order: &[usize]) -> Vec<Vec<String>> {
+        let cells: Vec<Vec<String>> = order
+            .iter()
+            .map(|at| match row.get(*at) {
+                Some(Value::Text(text)) if self.of_lines.contains(at) => lines(text),
+                Some(value) => vec![cell(value)],
+                None => Vec::new(),
+            })
+            .collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+        let line = |at: usize| cells.iter().map(|cell| cell.get(at).cloned().unwrap_or_default()).collect();
+        (0..height).map(line).collect()
     }
 
     /// Returns each row as an object, with the table's title and units.
@@ -90,12 +165,15 @@ impl Table {
             .filter_map(|column| Some((column.name.clone(), column.unit.clone()?.into())))
             .collect();
         self.rows.iter().map(move |row| {
-            let members = self.columns.iter().zip(row);
-            RowObject {
-                table: &self.title,
-                row: members.map(|(column, value)| (column.name.clone(), json(value))).collect(),
-                units: units.clone(),
-            }
+            let members = self.columns.iter().zip(row).enumerate();
+            let member = |(at, (column, value)): (usize, (&Column, &Value))| {
+                let value = match value {
+                    Value::Text(text) if self.of_lines.contains(&at) => lines(text).into(),
+                    value => json(value),
+                };
+                (column.name.clone(), value)
+            };
+            RowObject { table: &self.title, row: members.map(member).collect(), units: units.clone() }
         })
     }
 }
@@ -175,6 +253,29 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
+/// Returns a row with the sums of the values behind the first columns; none if one does not fit or is no whole number.
+fn added(one: &[Value], other: &[Value], keys: usize) -> Option<Vec<Value>> {
+    let sums = one.iter().zip(other).enumerate().map(|(at, (one, other))| match (one, other) {
+        (one, _) if at < keys => Some(one.clone()),
+        (Value::Unsigned64(one), Value::Unsigned64(other)) => one.checked_add(*other).map(Value::Unsigned64),
+        (Value::Signed64(one), Value::Signed64(other)) => one.checked_add(*other).map(Value::Signed64),
+        (Value::Unsigned32(one), Value::Unsigned32(other)) => one.checked_add(*other).map(Value::Unsigned32),
+        (Value::Signed32(one), Value::Signed32(other)) => one.checked_add(*other).map(Value::Signed32),
+        _ => None,
+    });
+    sums.collect()
+}
+
+/// Returns the line that says how many others there are.
+pub(super) fn rest(others: usize) -> String {
+    format!("({others} more)\n")
+}
+
+/// Returns the lines of a text.
+fn lines(text: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(text).lines().map(|line| visible(line, MAX_TEXT_BYTES).into_owned()).collect()
+}
+
 /// Returns a value as text of one line.
 pub(super) fn cell(value: &Value) -> String {
     visible(&String::from_utf8_lossy(&format::natural(value)), MAX_TEXT_BYTES).into_owned()
@@ -193,15 +294,15 @@ impl fmt::Display for Table {
             Some(unit) => format!("{} ({unit})", column.name),
             None => column.name.clone(),
         };
-        let mut lines = vec![self.columns.iter().map(heading).collect::<Vec<_>>()];
-        lines.extend(self.rows.iter().map(|row| row.iter().map(cell).collect()));
+        let order = self.order();
+        let mut lines = vec![order.iter().map(|at| heading(&self.columns[*at])).collect::<Vec<_>>()];
+        lines.extend(self.rows.iter().flat_map(|row| self.lines_of(row, &order)));
         let column = |at: usize| lines.iter().filter_map(move |line| line.get(at));
-        let widths: Vec<usize> = (0..self.columns.len())
+        let widths: Vec<usize> = (0..order.len())
             .map(|at| column(at).map(|text| columns::count(text.as_bytes())).max().unwrap_or(0))
             .collect();
-        let of_numbers: Vec<bool> = (0..self.columns.len())
-            .map(|at| self.rows.iter().filter_map(|row| row.get(at)).any(is_number))
-            .collect();
+        let of_numbers: Vec<bool> =
+            order.iter().map(|at| self.rows.iter().filter_map(|row| row.get(*at)).any(is_number)).collect();
         if !self.title.is_empty() {
             writeln!(f, "{}", self.title)?;
         }
@@ -212,6 +313,9 @@ impl fmt::Display for Table {
                 text.push_str(&columns::padded(cell, *width, *is_number));
             }
             writeln!(f, "{}", text.strip_prefix(GAP).unwrap_or_default().trim_end())?;
+        }
+        if self.others > 0 {
+            f.write_str(&rest(self.others))?;
         }
         Ok(())
     }
@@ -257,6 +361,45 @@ mod tests {
                 format!(r#"{{"table":"waits","row":{{"share":null,"task":"a\\nb","wait":7}},{units}}}"#),
             ]
         );
+    }
+
+    #[test]
+    fn rows_of_the_same_keys_are_added() {
+        let columns = ["key", "count"].map(|name| Column { name: name.into(), unit: None });
+        let mut table = Table::new("", columns.into(), &HostBytes::new(1 << 20));
+        let text = |text: &str| Value::Text(text.into());
+        let rows = [("b", 2), ("a", u64::MAX), ("b", 3), ("a", 1), ("c", 1)];
+        for (key, count) in rows {
+            table.append(vec![text(key), Value::Unsigned64(count)]).expect("there is room");
+        }
+        table.merge();
+        assert_eq!(table.rows.len(), 5);
+        table.merge_by(1);
+        table.merge();
+        table.sort(1);
+        table.cut(3);
+        let expected = format!(
+            "key                 count\na    {}\nb                       5\na                       1\n(1 more)\n",
+            u64::MAX
+        );
+        assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn columns_of_lines_stand_behind_the_others() {
+        let columns = ["stack", "count"].map(|name| Column { name: name.into(), unit: None });
+        let mut table = Table::new("", columns.into(), &HostBytes::new(1 << 20));
+        table.set_lines(0);
+        table.set_lines(7);
+        for (stack, count) in [("read\nsys_read", 12), ("a\u{1b}b", 3), ("", 1)] {
+            table.append(vec![Value::Text(stack.into()), Value::Unsigned64(count)]).expect("there is room");
+        }
+        let expected = "count  stack\n   12  read\n       sys_read\n    3  a\\u{1b}b\n    1\n";
+        assert_eq!(table.to_string(), expected);
+        let objects: Vec<String> =
+            table.objects().map(|row| serde_json::to_string(&row).expect("it is JSON")).collect();
+        assert_eq!(objects[0], r#"{"table":"","row":{"count":12,"stack":["read","sys_read"]}}"#);
+        assert_eq!(objects[2], r#"{"table":"","row":{"count":1,"stack":[]}}"#);
     }
 
     #[test]

@@ -51,7 +51,7 @@ const PAGES: u32 = 16;
 /// Functions that run in only one of 32 steps that select them: they end the plugin, or read state of the
 /// whole machine (every event, every process, every symbol of the kernel), which takes a hundred times as
 /// long as another call.
-const RARE: [&str; 10] = [
+const RARE: [&str; 12] = [
     "args.exit",
     "console.abort",
     "perf.list-events",
@@ -59,8 +59,10 @@ const RARE: [&str; 10] = [
     "perf.event.uprobe",
     "perf.options.observe-process",
     "symbols.kernel-function",
+    "symbols.kernel-stack",
     "symbols.name",
     "symbols.process-function",
+    "symbols.process-stack",
     "system.pid-of",
 ];
 

@@ -1,5 +1,7 @@
 //! Scripts of the command line, which have no `main`. Each count is compared with what the observed command does.
 
+mod stacks;
+mod tables;
 mod tutorial;
 
 use std::path::PathBuf;

@@ -30,6 +30,9 @@ impl Collector<'_> {
                 });
                 Ty::Unknown
             }
+            // The columns of a map, which are not in scope.
+            ExprKind::Named(name, _) if name.name == "by" => Ty::Unknown,
+            ExprKind::Named(_, value) => self.expr(value),
             ExprKind::Call { callee, args } => self.call(callee, args),
             ExprKind::New(ty, flag) => {
                 flag.iter().for_each(|flag| {

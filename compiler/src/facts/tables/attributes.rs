@@ -2,7 +2,7 @@
 
 use ks_wit::program_kind::PROGRAM_KINDS;
 
-use crate::implicit_main::USERSPACE;
+use crate::implicit_main::{PROFILE, USERSPACE};
 
 /// An attribute and its documentation.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ pub fn attributes() -> impl Iterator<Item = Attribute> {
         docs: row.docs,
         snippet: row.snippet,
     });
-    let userspace = USERSPACE.iter().map(|(name, form, docs)| Attribute {
+    let userspace = USERSPACE.iter().chain([&PROFILE]).map(|(name, form, docs)| Attribute {
         name,
         form,
         signature: "{ .. }",

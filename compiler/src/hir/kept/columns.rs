@@ -48,6 +48,16 @@ pub fn is_printed_key(types: &Types, ty: TypeId) -> bool {
     !key_columns(types, ty).is_empty()
 }
 
+/// Returns the headings of the table of a map.
+pub fn headings(types: &Types, key: TypeId, value: TypeId) -> Vec<String> {
+    names([&key_columns(types, key), &columns(types, value, VALUE)])
+}
+
+/// Whether the rows of a map with such values are sorted: elements of arrays stand in their order.
+pub fn is_sorted(types: &Types, value: TypeId) -> bool {
+    element(types, value).is_none()
+}
+
 /// Returns the columns of a value: one for a number or a text, and one for each such field of a struct or element
 /// of an array in it. Elements of a value that is an array are rows. Other types have none.
 pub(super) fn columns(types: &Types, ty: TypeId, name: &str) -> Vec<Column> {

@@ -5,7 +5,7 @@ use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::perf_event_offset;
 use crate::hir::{
     self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, Lvalue, LvalueKind, SharedBuiltin,
-    UnaryOp,
+    StackOwner, UnaryOp,
 };
 use crate::source::Span;
 use crate::types::TypeKind;
@@ -95,6 +95,12 @@ impl Lowerer<'_> {
                 self.give_back(record, Helper::RingDiscard)
             }
             ExprKind::Kernel(KernelBuiltin::StackId { ctx, map, of }) => self.stack_id(ctx, *map, *of),
+            ExprKind::Kernel(KernelBuiltin::KernelStack(map)) => {
+                self.own_stack(*map, StackOwner::Kernel, expr.span)
+            }
+            ExprKind::Kernel(KernelBuiltin::UserStack(map)) => {
+                self.own_stack(*map, StackOwner::User, expr.span)
+            }
             ExprKind::Kernel(KernelBuiltin::AttachmentId(ctx)) => self.attachment_id(ctx),
             ExprKind::Kernel(builtin) => self.builtin(builtin, expr),
             ExprKind::User(_) => impossible(expr.span, "a builtin of userspace"),

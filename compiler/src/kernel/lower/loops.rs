@@ -29,7 +29,7 @@ use ks_wit::object::MAX_ITERATIONS;
 
 use super::super::mir::builder::Variable;
 use super::super::mir::{
-    BinaryOp, Block, Callee, Condition, Kfunc, MapIter, MapSymbol, Op, Origin, Size, Slot, Type, Value,
+    BinaryOp, Block, Callee, Condition, Kfunc, MapIter, Op, Origin, Size, Slot, Type, Value,
 };
 use super::super::verifier::tree::{Limits, may_follow_iterations};
 use super::lvalue::Prepared;
@@ -153,7 +153,7 @@ impl Lowerer<'_> {
                 (new, next, Callee::Kfunc(Kfunc::IterNumDestroy))
             }
             IterationSource::Map(map) => {
-                let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
+                let map = self.map_addr(map);
                 let new = (Callee::MapIter(MapIter::New), vec![iterator, map]);
                 let next = (Callee::MapIter(MapIter::Next), Type::Ptr(Origin::EntryOrNull));
                 (new, next, Callee::MapIter(MapIter::End))

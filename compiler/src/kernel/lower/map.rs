@@ -60,7 +60,7 @@ impl Lowerer<'_> {
     }
 
     fn map_and_key(&mut self, map: MapId, key: KeyBytes) -> (Value, Value) {
-        let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
+        let map = self.map_addr(map);
         let key = self.pointer(Addr::of(Base::Slot(key.slot)));
         (map, key)
     }

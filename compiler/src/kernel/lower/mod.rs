@@ -66,7 +66,9 @@ use crate::bpf::{changes_packet, needs_stack};
 use crate::builtins::context_members::ContextStruct;
 use crate::defect;
 use crate::diag::Diagnostic;
-use crate::hir::{ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, ProgramKind, Target};
+use crate::hir::{
+    DoubleBuffer, ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, MapId, ProgramKind, Target,
+};
 use crate::index::{Id, IndexVec};
 use crate::source::Span;
 use crate::split::Split;
@@ -113,6 +115,7 @@ pub fn lower(
         arrays: tail::arrays(hir, split),
         prints: print::table(hir, split, None).1,
         needs_objects: needs_objects(hir, split),
+        double_buffers: double_buffers(hir, split),
     };
     let mut output = Output::default();
     for id in split.kernel.iter().filter(|id| hir.is_entry(**id) || !program.inlined.contains(id)) {
@@ -140,6 +143,12 @@ pub fn lower(
         lowered.scratch_bytes = move_slots(&mut lowered, &bases, plan);
     }
     Ok(lowered)
+}
+
+/// The maps of programs that userspace exchanges.
+fn double_buffers(hir: &Hir, split: &Split) -> Vec<(MapId, DoubleBuffer)> {
+    let buffers = split.maps.iter().filter_map(|map| Some((*map, hir.maps[*map].double_buffer?)));
+    buffers.filter(|(_, buffer)| split.kernel_globals.contains(&buffer.active)).collect()
 }
 
 /// The kernel functions named by the script that satisfy a predicate. It gets the number of a helper, `None`
@@ -277,6 +286,8 @@ struct Context<'a> {
     /// Whether pointers to kernel structs are used where the verifier has to track them: as keys of local
     /// storage, and as arguments of functions of the kernel.
     needs_objects: bool,
+    /// The maps of programs that userspace exchanges.
+    double_buffers: Vec<(MapId, DoubleBuffer)>,
 }
 
 impl<'a> Context<'a> {
@@ -359,6 +370,8 @@ struct Lowerer<'a> {
     entry_context: Option<Value>,
     /// The context that the MIR function was passed.
     given_context: Option<Value>,
+    /// Which of two maps that userspace exchanges this run uses, by the first map.
+    active_buffers: BTreeMap<MapId, Value>,
     /// The kind of program that the MIR function is; `None` if it is none.
     kind: Option<ProgramKind>,
     /// The context that the MIR function was passed, if its members are known.
@@ -440,10 +453,12 @@ impl<'a> Lowerer<'a> {
             kind: Self::program_kind(source.kind),
             entry_context: None,
             given_context: None,
+            active_buffers: BTreeMap::new(),
             context: None,
         };
         lowerer.parameters(id)?;
         lowerer.linearize_packet(id)?;
+        lowerer.load_active_buffers();
         let claim = (is_program && program.uses_scratch(wanted.id())).then(|| lowerer.claim_scratch());
         if let Some(claim) = claim {
             lowerer.scratch = Some(claim.base);

@@ -1,6 +1,6 @@
 //! Lowers maps without keys: queues and stacks, bloom filters, and stack traces.
 
-use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Type, Value};
+use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Size, TaskId, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, impossible};
 use crate::hir::{Expr, LocalId, MapId, StackOwner, TakeOp};
@@ -14,7 +14,30 @@ const NO_STACK: u64 = -14_i64 as u64;
 
 impl Lowerer<'_> {
     pub(super) fn map_addr(&mut self, map: MapId) -> Value {
-        self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
+        let (Some(buffer), Some(active)) =
+            (self.hir.maps[map].double_buffer, self.active_buffers.get(&map).copied())
+        else {
+            return self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
+        };
+        let [first, second, join] = std::array::from_fn(|_| self.builder.block());
+        let chosen = self.builder.param(join, Type::Ptr(Origin::Map));
+        let is_second = self.builder.compare_const(Condition::Ne, active, 0);
+        self.builder.branch(is_second, second, first);
+        for (block, map) in [(first, map), (second, buffer.second)] {
+            self.builder.switch_to_sealed(block);
+            let address = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
+            self.builder.jump_with(join, address);
+        }
+        self.builder.switch_to_sealed(join);
+        chosen
+    }
+
+    /// Reads which of two maps that userspace exchanges this run uses, from its start to its end.
+    pub(super) fn load_active_buffers(&mut self) {
+        for (map, buffer) in &self.program.double_buffers {
+            let active = self.load(Addr::of(Base::Global(buffer.active)), Size::W);
+            self.active_buffers.insert(*map, active);
+        }
     }
 
     /// `q.push(v)` and `b.add(v)`: 0 or errno.
@@ -104,6 +127,26 @@ impl Lowerer<'_> {
     /// lost, and counted.
     pub(super) fn stack_id(&mut self, ctx: &Expr, map: MapId, of: StackOwner) -> Lower<Value> {
         let ctx = self.context_argument(ctx)?;
+        Ok(self.stack_of(ctx, map, of))
+    }
+
+    /// Lowers `kstack()` and `ustack()`: the id as `stack_id` gives it; that of a process's stack with the process in the
+    /// upper half.
+    pub(super) fn own_stack(&mut self, map: MapId, of: StackOwner, span: Span) -> Lower<Value> {
+        let Some(ctx) = self.entry_context else { return impossible(span, "a stack outside of a program") };
+        let id = self.stack_of(ctx, map, of);
+        if of == StackOwner::Kernel {
+            return Ok(id);
+        }
+        let process = self.builder.call(Type::I32, Callee::TaskId(TaskId::Process), Vec::new());
+        let process = self.builder.value(Type::I64, Op::ZeroExtend(process));
+        let process = self.builder.binary_const(BinaryOp::Shl, process, 32);
+        let both = self.builder.binary(BinaryOp::Or, process, id);
+        let is_error = self.builder.compare_const(Condition::SLt, id, 0);
+        Ok(self.choose(is_error, id, both))
+    }
+
+    fn stack_of(&mut self, ctx: Value, map: MapId, of: StackOwner) -> Value {
         let flags = match of {
             StackOwner::Kernel => 0,
             StackOwner::User => USER_STACK,
@@ -119,7 +162,7 @@ impl Lowerer<'_> {
         self.count_if_failed(map, id);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
-        Ok(id)
+        id
     }
 
     /// Lowers `attachment_id(ctx)`: the cookie that the host set for the link.

@@ -1,12 +1,12 @@
 //! The greatest of the numbers that all CPUs store in one place. BPF has no such instruction: an exchange tells whether
 //! another CPU has stored a greater one meanwhile, which is then put back.
 
-use super::super::mir::{Condition, Op, Size, Type, Value};
+use super::super::mir::{Condition, Count, Op, Size, Type, Value};
 use super::Lowerer;
 use super::memory::Addr;
 
 /// How often a number is put in again. Each further time another CPU has raised the memory between a load and the
-/// exchange after it, and was then seen by neither.
+/// exchange after it, and was then seen by neither. What is given up then is counted.
 const ATTEMPTS: usize = 6;
 
 impl Lowerer<'_> {
@@ -26,6 +26,7 @@ impl Lowerer<'_> {
             self.builder.switch_to_sealed(lost);
             number = before;
         }
+        self.count_one(Count::Unraised);
         self.builder.jump(done);
         self.builder.switch_to_sealed(done);
     }

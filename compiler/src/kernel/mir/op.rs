@@ -129,6 +129,8 @@ pub enum Count {
     Lost(Lost),
     /// Texts that could not be read.
     Unread,
+    /// Numbers that were to be kept as the least or the greatest.
+    Unraised,
     /// The PID namespace of the host, which is a constant.
     PidNamespace,
 }

@@ -148,6 +148,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             Count::Lost(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
             Count::Lost(Lost::Update(map)) => format!("lost_addr {}", hir.maps[*map].name),
             Count::Unread => "unread_addr".into(),
+            Count::Unraised => "unraised_addr".into(),
             Count::Lost(Lost::Print) => "lost_addr of prints".into(),
             Count::PidNamespace => "pid_namespace".into(),
         },

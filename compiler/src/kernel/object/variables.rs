@@ -42,6 +42,7 @@ impl Assembly<'_> {
             Count::Lost(Lost::Update(map)) => object::lost_variable(&self.hir.maps[map].name),
             Count::Lost(Lost::Print) => object::lost_variable(object::PRINTS),
             Count::Unread => object::UNREAD.to_owned(),
+            Count::Unraised => object::UNRAISED.to_owned(),
             Count::PidNamespace => object::PID_NAMESPACE.to_owned(),
         };
         let word = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
@@ -51,9 +52,12 @@ impl Assembly<'_> {
                 let ty = self.builder.btf().array(word, words as u32);
                 (DataSection::Rodata, ty, object::PID_NAMESPACE_BYTES as u32)
             }
-            Count::Faults(_) | Count::CutLoop(_) | Count::CutList(_) | Count::Lost(_) | Count::Unread => {
-                (DataSection::Bss, word, 8)
-            }
+            Count::Faults(_)
+            | Count::CutLoop(_)
+            | Count::CutList(_)
+            | Count::Lost(_)
+            | Count::Unread
+            | Count::Unraised => (DataSection::Bss, word, 8),
         };
         let global = GlobalDef { name: name.clone(), section, ty, bytes, align: 8, initial: Vec::new() };
         let added = self.builder.add_global(global);

@@ -5,6 +5,7 @@
 //! ignores writes.
 
 mod cursor;
+mod exchange;
 mod per_cpu;
 mod queue;
 mod size;
@@ -42,6 +43,7 @@ pub fn value_size(cx: &Cx<'_>, map: Table) -> u32 {
 
 /// Emits the body of [`Routine::MapOpen`].
 pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    exchange::return_other(cx, code, map);
     let kept = cx.kept(KeptGlobal::Map(map), UNOPENED);
     let name = cx.text(map.name(cx.hir));
     let open = cx.host(import::maps::BPF_MAP_OPEN);

@@ -306,7 +306,7 @@ impl<'a> Machine<'a> {
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
             Op::FunctionAddr(id) => return Ok(Some(Datum::FuncPtr(*id))),
             Op::CountAddr(Count::Faults(_)) => self.faults,
-            Op::CountAddr(Count::CutLoop(_) | Count::CutList(_)) => self.cuts,
+            Op::CountAddr(Count::CutLoop(_) | Count::CutList(_) | Count::Unraised) => self.cuts,
             // All zeros: the initial PID namespace.
             Op::CountAddr(Count::PidNamespace) => {
                 let memory = &mut self.memory;

@@ -72,6 +72,8 @@ pub(crate) struct Member {
     pub(crate) stacks: Option<Stacks>,
     /// Output form of the plugin's prints.
     pub(crate) form: Form,
+    /// Whether a new picture replaces the one before.
+    pub(crate) redraws: bool,
     /// File for the prints; none means standard output.
     pub(crate) output: Option<Writer>,
     /// Whether control characters in the prints stay as they are.
@@ -193,6 +195,7 @@ impl Fleet {
                 policy: member.policy.clone(),
                 stdout: Box::new(member.output.clone().unwrap_or_else(Writer::stdout)),
                 form: member.form,
+                redraws: member.redraws,
                 raw: member.raw,
                 stop: stop.clone(),
                 timeout: member.timeout,

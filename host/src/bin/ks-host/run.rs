@@ -1,7 +1,7 @@
 //! `ks-host [run] PLUGIN..`: runs plugins in the foreground, each on a thread of its own.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,10 +201,15 @@ pub(crate) fn run_sources(
         !args.json || !printed,
         "--stacks with --json is JSON, or needs a file: --stacks json, --stacks tree=FILE"
     );
-    let stacks = prepared
-        .first()
-        .filter(|_| !args.stacks.is_empty())
-        .map(|prepared| Stacks::of(args.stacks.clone(), args.stacks_of.as_deref(), &prepared.plugin));
+    let is_tool = sources.first().is_some_and(|source| source.is_tool);
+    let stacks = prepared.first().and_then(|prepared| {
+        let mut outputs = args.stacks.clone();
+        if outputs.is_empty() && is_tool && !prepared.plugin.stack_maps().is_empty() {
+            outputs.push(Output::of_tool(args.json));
+        }
+        let chosen = args.stacks_of.as_deref();
+        (!outputs.is_empty()).then(|| Stacks::of(outputs, chosen, &prepared.plugin))
+    });
     let stacks = stacks.transpose()?;
     let given = sources.into_iter().zip(names).zip(prepared).zip(configs);
     let members = given.map(|(((source, name), prepared), config)| Member {
@@ -227,6 +232,7 @@ pub(crate) fn run_sources(
         restart: args.restart,
         stacks: stacks.clone(),
         form,
+        redraws: form == Form::Plain && output.is_none() && io::stdout().is_terminal(),
         output: output.clone(),
         raw: args.raw,
     });

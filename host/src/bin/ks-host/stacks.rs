@@ -206,6 +206,11 @@ impl Output {
         Ok(write_stdout(&bytes)?)
     }
 
+    /// The form in which a tool that counts by stacks shows them if no option says it.
+    pub(crate) fn of_tool(json: bool) -> Output {
+        Output { form: if json { Form::Json } else { Form::Tree }, file: None }
+    }
+
     /// Whether it goes to standard output, between the plugin's prints, and is not JSON.
     pub(crate) fn is_printed_text(&self) -> bool {
         self.file.is_none() && self.form != Form::Json

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args as _, FromArgMatches as _};
+use ks_compiler::implicit_main::PROFILE;
 use ks_host::near::near;
 use ks_wit::command_output::{json_text, shown, write_lines};
 use ks_wit::program_kind::PROGRAM_KINDS;
@@ -68,7 +69,7 @@ impl Tool {
         let attributes = text.lines().filter_map(|line| line.strip_prefix('@'));
         let programs = attributes.filter(|line| {
             let name = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
-            PROGRAM_KINDS.iter().any(|row| Some(row.name) == name)
+            name == Some(PROFILE.0) || PROGRAM_KINDS.iter().any(|row| Some(row.name) == name)
         });
         Tool {
             name,
@@ -139,8 +140,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let command = clap::Command::new("ks-host tool").disable_help_flag(true);
     let command = run::Args::augment_args(command);
     let (host, own) = split(&command, args.options);
-    let stacks = stacks_form(&tool, &host);
-    let line = [OsString::from("ks-host tool")].into_iter().chain(host).chain(stacks);
+    let line = [OsString::from("ks-host tool")].into_iter().chain(host);
     let line = line.chain([tool.name.into(), "--".into()]).chain(own);
     let parsed = command.try_get_matches_from(line).and_then(|matches| run::Args::from_arg_matches(&matches));
     let mut parsed = match parsed {
@@ -154,18 +154,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     parsed.exec = args.exec;
     let source = Source { is_tool: true, ..Source::script(tool.name, tool.text.as_bytes().to_vec()) };
     run::run_sources(parsed, |_| Ok(vec![source]))
-}
-
-/// Returns the option that shows the stacks of a tool that counts by them, unless the options have one.
-fn stacks_form(tool: &Tool, options: &[OsString]) -> Vec<OsString> {
-    let has = |name: &str| {
-        options.iter().any(|one| one.to_str().is_some_and(|one| one.split('=').next() == Some(name)))
-    };
-    if !tool.text.contains(" : stack_trace(") || has("--stacks") {
-        return Vec::new();
-    }
-    let form = if has("--json") { "json" } else { "tree" };
-    vec!["--stacks".into(), form.into()]
 }
 
 /// Splits the options after the name of a tool into those of `ks-host run`, with their values, and the tool's own.

@@ -23,6 +23,10 @@ pub fn answer(function: &str, words: &[&str]) -> Answer {
                 _ => maps::set_value_size(name, number),
             }
         }
+        ("settle", ["now"]) => {
+            begin();
+            maps::settle()
+        }
         (function, [name, unusual @ ..]) => of_map(function, &prepared(BpfMap::open(name)), unusual),
         _ => abort(&format!("no way to call `{function}`: {words:?}")),
     }

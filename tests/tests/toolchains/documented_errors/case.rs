@@ -101,6 +101,7 @@ pub enum Of {
 }
 
 pub const BPF: Call = Call { name: "bpf", number: libc::SYS_bpf };
+pub const MEMBARRIER: Call = Call { name: "membarrier", number: libc::SYS_membarrier };
 pub const IOCTL: Call = Call { name: "ioctl", number: libc::SYS_ioctl };
 pub const OPENAT: Call = Call { name: "openat", number: libc::SYS_openat };
 pub const PERF_EVENT_OPEN: Call = Call { name: "perf_event_open", number: libc::SYS_perf_event_open };

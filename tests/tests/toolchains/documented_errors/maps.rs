@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::case::{BPF, Case, Of, case};
+use super::case::{BPF, Case, MEMBARRIER, Of, case};
 
 /// Takes the BPF file system away.
 pub const NO_BPFFS: &str = "mount -t tmpfs none /sys/fs/bpf";
@@ -27,7 +27,21 @@ const UPDATES: &[&str] = &["maps.bpf-map.update", "maps.bpf-map.update-locked"];
 const RESIZES: &[&str] = &["maps.set-max-entries", "maps.set-value-size"];
 
 pub fn cases() -> Vec<Case> {
-    [opening(), sizes(), keys_and_values(), entries(), limits(), kinds(), refused(), resizing()].concat()
+    [opening(), sizes(), keys_and_values(), entries(), limits(), kinds(), refused(), resizing(), settling()]
+        .concat()
+}
+
+/// How the kernel refuses to say when programs have ended.
+fn settling() -> Vec<Case> {
+    let settle = |kind, reason, errno: Errno| {
+        let case = case(kind, reason).of(&["maps.settle"]).with("now").refused(MEMBARRIER, Of::Any, errno);
+        case.says("cannot wait for the runs of programs that have begun")
+    };
+    vec![
+        settle("unsupported", "a kernel with CPUs in `nohz_full`", Errno::EINVAL).errno("EINVAL"),
+        settle("unsupported", "without membarrier(2)", Errno::ENOSYS).errno("ENOSYS"),
+        settle("kernel", "", Errno::EIO).errno("EIO"),
+    ]
 }
 
 /// How the load of the object fails, for `open`.

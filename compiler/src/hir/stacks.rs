@@ -1,13 +1,13 @@
 //! Analysis of map keys: which members are stacks, and which identify the task of a stack. A host needs this
-//! to print stacks that programs counted. The analysis follows values from `stack_id`, `pid` and similar
-//! builtins to map keys.
+//! to print stacks that programs counted, and so do tables of such maps. The analysis follows values from
+//! `stack_id`, `pid` and similar builtins to map keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ks_wit::manifest::{Holds, KeyPart};
 
-use crate::hir::visit::{self, Visitor};
-use crate::hir::{
+use super::visit::{self, Visitor};
+use super::{
     Expr, ExprKind, FuncId, Hir, KernelBuiltin, LocalId, Lvalue, LvalueKind, MapId, StackOwner, Stmt,
     StmtKind,
 };
@@ -36,31 +36,35 @@ enum Source {
 }
 
 /// Values that programs store in the keys of maps.
-pub(super) struct Stacks<'a> {
+pub struct Stacks<'a> {
     hir: &'a Hir,
     sources: BTreeMap<FlowNode, BTreeSet<Source>>,
 }
 
 impl Stacks<'_> {
     /// Analyses the values of these functions.
-    pub(super) fn of<'a>(hir: &'a Hir, kernel: &[FuncId]) -> Stacks<'a> {
+    pub fn of(hir: &Hir, kernel: impl IntoIterator<Item = FuncId>) -> Stacks<'_> {
         let mut stacks = Stacks { hir, sources: BTreeMap::new() };
         for id in kernel {
-            visit::block(&mut Flow { function: *id, stacks: &mut stacks }, &hir.functions[*id].body);
+            visit::block(&mut Flow { function: id, stacks: &mut stacks }, &hir.functions[id].body);
         }
         stacks
     }
 
     /// Returns the known parts of a map's key by offset, if one of them is a stack.
-    pub(super) fn key_parts(&self, map: MapId) -> Vec<KeyPart> {
+    pub fn key_parts(&self, map: MapId) -> Vec<KeyPart> {
         let mut parts = Vec::new();
         let key = self.hir.maps[map].key;
         match self.hir.types.kind(key) {
             TypeKind::Struct(_) => self.members(key, "", 0, &mut parts),
             _ => parts.extend(self.part(FlowNode::Key(map), String::new(), 0, key)),
         }
-        let is_stack =
-            |part: &KeyPart| matches!(part.holds, Holds::KernelStack { .. } | Holds::UserStack { .. });
+        let is_stack = |part: &KeyPart| {
+            matches!(
+                part.holds,
+                Holds::KernelStack { .. } | Holds::UserStack { .. } | Holds::ProcessStack { .. }
+            )
+        };
         if parts.iter().any(is_stack) { parts } else { Vec::new() }
     }
 
@@ -131,7 +135,12 @@ impl Flow<'_, '_> {
             ExprKind::Unary(_, of) if matches!(of.kind, ExprKind::Const(_)) => return None,
             // An id has 31 bits, a negative errno the sign bit, so a conversion to at least 4 bytes preserves
             // both.
-            ExprKind::Convert(from) if hir.types.size(value.ty) >= 4 => return self.source(from),
+            ExprKind::Convert(from) if hir.types.size(value.ty) >= 4 => {
+                let source = self.source(from);
+                let is_cut = matches!(source, Some(Source::Known(Holds::ProcessStack { .. })))
+                    && hir.types.size(value.ty) < 8;
+                return if is_cut { Some(Source::Unknown) } else { source };
+            }
             ExprKind::Load(lvalue) => self.node(lvalue).map_or(Source::Unknown, Source::FlowNode),
             ExprKind::Call { func, .. } => Source::FlowNode(FlowNode::Result(*func)),
             ExprKind::Kernel(builtin) => match builtin {
@@ -141,6 +150,12 @@ impl Flow<'_, '_> {
                         StackOwner::Kernel => Holds::KernelStack { map },
                         StackOwner::User => Holds::UserStack { map },
                     })
+                }
+                KernelBuiltin::KernelStack(map) => {
+                    Source::Known(Holds::KernelStack { map: hir.maps[*map].name.clone() })
+                }
+                KernelBuiltin::UserStack(map) => {
+                    Source::Known(Holds::ProcessStack { map: hir.maps[*map].name.clone() })
                 }
                 KernelBuiltin::Pid => Source::Known(Holds::Process),
                 KernelBuiltin::Tid => Source::Known(Holds::Thread),
