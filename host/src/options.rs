@@ -44,6 +44,8 @@ pub struct RunOptions {
     /// A command line to observe; empty if there is none. The command starts when the plugin waits for the
     /// first time.
     pub exec: Vec<OsString>,
+    /// Whether the output of that command is dropped; otherwise it has the output of this process.
+    pub exec_is_silent: bool,
     /// Receives the exit status of that command.
     pub exec_status: ExecStatus,
     /// Whether a plugin stays after it returned 0, if it registered something and never waited: until it is
@@ -90,6 +92,7 @@ impl RunOptions {
             policy: Policy::observing(),
             catalog: Catalog::default(),
             exec: Vec::new(),
+            exec_is_silent: false,
             exec_status: ExecStatus::default(),
             linger: true,
             stacks: None,

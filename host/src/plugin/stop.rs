@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) lingers: bool,
     /// A query is installed that must be asked regularly.
     pub(super) may_have_news: bool,
+    /// Number of requests that were taken back.
+    pub(super) forgotten: u64,
 }
 
 impl StopHandle {
@@ -78,6 +80,20 @@ impl StopHandle {
         self.update(|state| {
             state.asked.get_or_insert(reason);
         });
+    }
+
+    /// Takes a request back that the end of the command has made. Returns false if somebody else asked before: the
+    /// plugin goes on stopping. The next wait may end early once.
+    pub(crate) fn forget_end_of_command(&self) -> bool {
+        let mut is_forgotten = false;
+        self.update(|state| {
+            is_forgotten = state.asked.is_none_or(|reason| reason == StopReason::CommandEnded);
+            if is_forgotten {
+                state.asked = None;
+                state.forgotten += 1;
+            }
+        });
+        is_forgotten
     }
 
     /// Ends the plugin at its next instruction, without asking it. A write that nobody reads fails.

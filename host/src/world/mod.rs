@@ -31,6 +31,7 @@ mod misses;
 mod output;
 mod perf;
 mod prints;
+mod programs;
 mod recording;
 mod ring;
 pub(crate) mod served;

@@ -1,0 +1,13 @@
+//! Calls of the interface `programs`.
+
+use ks_guest::bindings::kernelscript::host::programs;
+
+use crate::{Answer, abort};
+
+pub fn answer(function: &str, _: &[&str]) -> Answer {
+    match function {
+        "next" => programs::next(0).map(drop),
+        "info" => programs::info(1).map(drop),
+        _ => abort(&format!("no function `{function}`")),
+    }
+}
