@@ -9,6 +9,7 @@ mod losses;
 mod memory;
 mod network;
 mod processes;
+mod programs;
 mod scheduling;
 
 use std::fs;

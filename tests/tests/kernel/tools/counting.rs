@@ -74,11 +74,20 @@ impl Counts {
         let mut numbers = rows.filter(|row| row.get(2) == Some(&event)).filter_map(|row| row[0].parse().ok());
         numbers.next().unwrap_or_else(|| panic!("{self:?}"))
     }
+
+    /// The standard error of the mean of several runs, in percent.
+    fn error_of(&self, event: &str) -> f64 {
+        let rows = self.0.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let mut rows = rows.filter(|row| row.get(2) == Some(&event));
+        let row = rows.next().unwrap_or_else(|| panic!("{self:?}"));
+        row[3].trim_end_matches('%').parse().unwrap_or_else(|_| panic!("{self:?}"))
+    }
 }
 
 /// What the lines of `stat` say of an event, summed.
 fn counted(ran: &Outcome, event: &str) -> u64 {
-    let rows = rows(ran, event).into_iter().filter(|row| row.last() == Some(&event));
+    let is_of = |row: &Vec<&str>| row.last().is_some_and(|name| name.ends_with(event));
+    let rows = rows(ran, event).into_iter().filter(is_of);
     let counts: Vec<u64> = rows.map(|row| row[2].parse().unwrap_or_else(|_| panic!("{ran:#?}"))).collect();
     assert!(!counts.is_empty(), "{ran:#?}");
     counts.iter().sum()
@@ -133,6 +142,66 @@ fn root_stat_counts_each_cpu() {
     let online = std::thread::available_parallelism().expect("it is known").get();
     assert!(cpus(&all).len() >= online.min(2) && cpus(&first) == ["0"], "{all:#?} {first:#?}");
     assert!(counted(&first, "context-switches") <= sum, "{all:#?} {first:#?}");
+}
+
+/// A script whose runs make one, two, three.. calls of kill(2): each adds a line to a file that it counts.
+fn more_each_time(folder: &Folder, file: &str) -> String {
+    let file = folder.path(file);
+    format!("echo >> {0}; while read -r line; do kill -0 $$; done < {0}", file.display())
+}
+
+#[test]
+fn root_stat_repeats_a_command_as_perf_stat_does() {
+    const EVENTS: &str = "syscalls:sys_enter_kill,sched:sched_process_exec";
+    let folder = Folder::new();
+    let mut perf = Command::new("perf");
+    perf.args(["stat", "-x,", "-r", "5", "-e", EVENTS, "-o"]).arg(folder.path("counts"));
+    let script = more_each_time(&folder, "theirs");
+    assert_eq!(finish(perf.args(["sh", "-c", &script])).code, 0);
+    let theirs = Counts(fs::read_to_string(folder.path("counts")).expect("it was written"));
+    let script = more_each_time(&folder, "ours");
+    let ours = around("stat", &["-r", "5", "-e", EVENTS], &["sh", "-c", &script]);
+    for event in EVENTS.split(',') {
+        assert_eq!(counted(&ours, event) as f64, theirs.of(event), "{ours:#?} {theirs:?}");
+        let row = &rows(&ours, event)[0];
+        let error: f64 = row[4].parse().expect("a number");
+        assert!((error - theirs.error_of(event)).abs() <= 0.01, "{ours:#?} {theirs:?}");
+        assert_eq!(row[1], "5", "{ours:#?}");
+    }
+    assert_eq!(counted(&ours, "sys_enter_kill"), 3, "{ours:#?}");
+    let without = finish(&mut tool("stat", &["-r", "5"]));
+    assert!(without.code == 1 && without.stdout.contains("--exec"), "{without:#?}");
+}
+
+#[test]
+fn root_stat_counts_each_thread() {
+    const EVENT: &str = "syscalls:sys_enter_getpgid";
+    let (pid, calls) = (std::process::id().to_string(), [500, 200]);
+    let threads = calls.map(|calls| {
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let (says, said) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            says.send(nix::unistd::gettid()).expect("somebody waits");
+            wait.recv().expect("it is let go");
+            for _ in 0..calls {
+                nix::unistd::getpgid(None).expect("it has one");
+            }
+        });
+        (said.recv().expect("it says its id").to_string(), release, thread)
+    });
+    let running = RunningTool::begin("stat", &["-p", &pid, "--by", "thread", "-e", EVENT]);
+    let ids = threads.map(|(id, release, thread)| {
+        release.send(()).expect("it waits");
+        thread.join().expect("it ends");
+        id
+    });
+    let ran = running.end();
+    for (id, calls) in ids.iter().zip(calls) {
+        let found: Vec<_> = rows(&ran, EVENT).into_iter().filter(|row| row[1] == id).collect();
+        assert!(found.len() == 1 && found[0][2] == calls.to_string(), "{id} {calls}: {ran:#?}");
+    }
+    let without = finish(&mut tool("stat", &["--by", "thread"]));
+    assert!(without.code == 1 && without.stdout.contains("--pid"), "{without:#?}");
 }
 
 #[test]
