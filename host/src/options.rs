@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::command::ExecStatus;
@@ -9,7 +10,7 @@ use crate::naming::NamingProcess;
 use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
-use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest};
+use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest, View};
 use crate::writer::Writer;
 
 /// Options for one run of a plugin.
@@ -30,6 +31,8 @@ pub struct RunOptions {
     pub raw: bool,
     /// Destination of warnings, of the plugin and of the host.
     pub stderr: Box<dyn Write + Send>,
+    /// Takes tables and histograms instead of `stdout`; none if they are written as text.
+    pub view: Option<Arc<dyn View>>,
     /// The handle that stops the run.
     pub stop: StopHandle,
     /// Time after which it is asked to stop, with the outcome
@@ -86,6 +89,7 @@ impl RunOptions {
             form: Form::Plain,
             raw: false,
             stderr: Box::new(Writer::stderr()),
+            view: None,
             stop: StopHandle::new(),
             timeout: None,
             grace: GRACE,

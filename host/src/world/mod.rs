@@ -43,6 +43,7 @@ mod symbols;
 mod system;
 mod table;
 pub(crate) mod value;
+mod view;
 pub(crate) mod wasi;
 pub(crate) mod wire;
 
@@ -65,6 +66,7 @@ pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;
 pub use streams::{Form, Said, said_as_json};
+pub use view::{Cell, ShownColumn, ShownRow, ShownTable, View};
 
 /// Returns a linker with those functions of the world that a plugin imports.
 ///

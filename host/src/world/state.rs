@@ -141,6 +141,7 @@ impl State {
             raw: options.raw,
             stdout: options.stdout,
             stderr: options.stderr,
+            view: options.view,
             limit: options.policy.limit(Limit::PrintBytes),
         };
         let output = Output::new(streams, &options.calls, options.stop.clone(), &host_bytes);
