@@ -2,6 +2,7 @@
 //! ends. script(1) is the terminal, the crate `vt100` reads its screen. These tests need root.
 
 use std::io::{Read as _, Write as _};
+use std::num::NonZero;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,8 +14,8 @@ use nix::unistd::{Pid, getpgid};
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Size of the terminal.
-const ROWS: u16 = 20;
-const COLUMNS: u16 = 90;
+const ROWS: NonZero<u16> = NonZero::new(20).expect("not 0");
+const COLUMNS: NonZero<u16> = NonZero::new(90).expect("not 0");
 
 /// Keeps 40 rows, one of them with a text that would colour a terminal, and changes one of them.
 const TABLE: &str = r#"
@@ -95,7 +96,7 @@ impl Terminal {
         loop {
             let text = self.text();
             if is_so(&text) {
-                return text.lines().map(str::to_owned).collect();
+                return text.lines().map(|line| line.trim_end().to_owned()).collect();
             }
             assert!(started.elapsed() < LONGEST, "not seen: {what}:\n{text}");
             std::thread::sleep(Duration::from_millis(10));
