@@ -229,12 +229,6 @@ pub const BUILTINS: &[Builtin] = &[
         |body, _, span| body.user_builtin(UserBuiltin::HasCommand, body.common().bool, span),
     ),
     user(
-        "restart_command",
-        &["() -> bool"],
-        "Starts the command of `--exec` again if it has ended; false if it was not started.",
-        |body, _, span| body.user_builtin(UserBuiltin::RestartCommand, body.common().bool, span),
-    ),
-    user(
         "pid_of",
         &["(name: str) -> i32"],
         "The lowest process id with that command name; -1 if there is none.",
@@ -245,6 +239,12 @@ pub const BUILTINS: &[Builtin] = &[
         &["(pid: i32) -> str(16)"],
         "The command name of a process; empty if there is none.",
         |body, args, span| body.comm_of_call(args, span),
+    ),
+    user(
+        "restart_command",
+        &["() -> bool"],
+        "Starts the command of `--exec` again if it has ended; false if it was not started.",
+        |body, _, span| body.user_builtin(UserBuiltin::RestartCommand, body.common().bool, span),
     ),
     user(
         "next_thread",

@@ -420,14 +420,14 @@ builtins! {
         "stopping" Stopping,
         /// `has_command() -> bool`: whether the host starts a command to observe (`--exec`).
         "has_command" HasCommand,
-        /// `restart_command() -> bool`: whether the command runs again.
-        "restart_command" RestartCommand,
         /// `exit(code)`: ends the plugin with the low 8 bits of an i32. Void; does not return.
         "exit" Exit(operand: Box<Expr>),
         /// `pid_of(name) -> i32`: the process id of a name, a string; -1 if there is no such process.
         "pid_of" PidOf(operand: Box<Expr>),
         /// `comm_of(pid) -> str(16)`: the name of a process, an i32; empty if there is no such process.
         "comm_of" CommOf(operand: Box<Expr>),
+        /// `restart_command() -> bool`: whether the command runs again.
+        "restart_command" RestartCommand,
         /// `next_thread(process, after) -> i32`: the next thread of a process, both i32; 0 if there is none.
         "next_thread" NextThread(operands: Box<[Expr; 2]>),
         /// `next_bpf_program(after) -> u32`: the id of the next BPF program, a u32; 0 if there is none.

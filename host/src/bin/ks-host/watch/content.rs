@@ -1,10 +1,10 @@
 //! What the plugin has shown: its last tables, and its last lines.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ks_host::world::{ShownTable, View};
+use ks_host::world::{ShownRow, ShownTable, View};
 
 /// Upper limit of tables; those of further titles are not shown.
 const MAX_TABLES: usize = 16;
@@ -32,11 +32,37 @@ impl View for Shared {
     }
 }
 
-/// A table, and how often it was shown.
+/// A table as it was shown at some time.
 #[derive(Debug, Clone)]
 pub(super) struct NumberedTable {
     pub(super) table: ShownTable,
+    /// The version of the content that it came with.
     pub(super) version: u64,
+    /// The number of columns, from the first on, whose texts tell its rows apart.
+    name_len: usize,
+}
+
+impl NumberedTable {
+    fn new(table: ShownTable, version: u64) -> NumberedTable {
+        let columns = &table.columns;
+        let all = columns.len().max(1);
+        let least = columns.iter().rposition(|column| !column.is_number).map_or(1, |last| last + 1);
+        let are_names = |len: &usize| {
+            let mut names = HashSet::new();
+            table.rows.iter().all(|row| names.insert(name(row, *len).collect::<Vec<_>>()))
+        };
+        let name_len = (least..=all).find(are_names).unwrap_or(all);
+        NumberedTable { table, version, name_len }
+    }
+
+    /// Returns the texts that name a row: the key of a map, or the part of it that tells its entries apart.
+    pub(super) fn name_of(&self, row: &ShownRow) -> Vec<String> {
+        name(row, self.name_len).map(str::to_owned).collect()
+    }
+}
+
+fn name(row: &ShownRow, len: usize) -> impl Iterator<Item = &str> {
+    row.cells.iter().take(len).map(|cell| cell.text.as_str())
 }
 
 /// All that was shown.
@@ -84,9 +110,9 @@ impl Content {
         self.version += 1;
         let version = self.version;
         if let Some(old) = self.tables.iter_mut().find(|old| old.table.title == table.title) {
-            *old = NumberedTable { table, version };
+            *old = NumberedTable::new(table, version);
         } else if self.tables.len() < MAX_TABLES {
-            self.tables.push(NumberedTable { table, version });
+            self.tables.push(NumberedTable::new(table, version));
         }
     }
 

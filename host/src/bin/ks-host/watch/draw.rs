@@ -88,7 +88,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &Nu
     let table = &shown.table;
     let rows = screen.rows(table);
     let state = screen.state(table);
-    let chosen = state.position_in(table, &rows);
+    let chosen = state.position_in(shown, &rows);
     let details = rows.get(chosen).map_or(Vec::new(), |row| match &row.histogram {
         Some(histogram) => histogram.to_string().lines().map(str::to_owned).collect(),
         None => state

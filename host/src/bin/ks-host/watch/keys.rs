@@ -90,7 +90,7 @@ fn act_on_table(screen: &mut Screen, code: KeyCode, content: &Content) {
     };
     let table = &shown.table;
     if rows != 0 {
-        return screen.move_by(table, rows);
+        return screen.move_by(shown, rows);
     }
     let columns = table.columns.len();
     let state = screen.state(table);

@@ -106,7 +106,7 @@ impl Watch {
         Box::new(content::Lines::said(&self.shared))
     }
 
-    /// Gives the terminal back, and writes what was shown last as text: tables to standard output, messages to
+    /// Restores the terminal, and writes what was shown last as text: tables to standard output, messages to
     /// standard error.
     pub(crate) fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);

@@ -126,21 +126,21 @@ impl Screen {
     }
 
     /// Moves the choice by so many rows.
-    pub(super) fn move_by(&mut self, table: &ShownTable, rows: isize) {
-        let shown = self.rows(table);
-        let state = self.state(table);
-        let at = state.position_in(table, &shown).saturating_add_signed(rows);
-        let at = at.min(shown.len().saturating_sub(1));
-        state.chosen = shown.get(at).map(|row| name_of(table, row));
+    pub(super) fn move_by(&mut self, shown: &NumberedTable, rows: isize) {
+        let there = self.rows(&shown.table);
+        let state = self.state(&shown.table);
+        let at = state.position_in(shown, &there).saturating_add_signed(rows);
+        let at = at.min(there.len().saturating_sub(1));
+        state.chosen = there.get(at).map(|row| shown.name_of(row));
         state.position = at;
     }
 }
 
 impl TableState {
     /// Returns the position of the chosen row among these. A row that is gone is followed by the one in its place.
-    pub(super) fn position_in(&mut self, table: &ShownTable, rows: &[&ShownRow]) -> usize {
+    pub(super) fn position_in(&mut self, shown: &NumberedTable, rows: &[&ShownRow]) -> usize {
         if let Some(chosen) = &self.chosen {
-            let found = rows.iter().position(|row| name_of(table, row) == *chosen);
+            let found = rows.iter().position(|row| shown.name_of(row) == *chosen);
             self.position = found.unwrap_or(self.position).min(rows.len().saturating_sub(1));
             return self.position;
         }
@@ -162,20 +162,20 @@ impl TableState {
         }
         if self.history.version != shown.version {
             self.history.version = shown.version;
-            self.history.remember(table, column);
+            self.history.remember(shown, column);
         }
-        let values = self.history.values.get(&name_of(table, row))?;
+        let values = self.history.values.get(&shown.name_of(row))?;
         Some((&table.columns[column].heading, values))
     }
 }
 
 impl History {
-    fn remember(&mut self, table: &ShownTable, column: usize) {
-        let rows = table.rows.iter().take(MAX_REMEMBERED);
+    fn remember(&mut self, shown: &NumberedTable, column: usize) {
+        let rows = shown.table.rows.iter().take(MAX_REMEMBERED);
         let mut seen = HashSet::new();
         for row in rows {
             let Some(number) = row.cells.get(column).and_then(|cell| cell.number()) else { continue };
-            let name = name_of(table, row);
+            let name = shown.name_of(row);
             let values = self.values.entry(name.clone()).or_default();
             if values.len() == MAX_HISTORY {
                 values.pop_front();
@@ -185,10 +185,4 @@ impl History {
         }
         self.values.retain(|name, _| seen.contains(name));
     }
-}
-
-/// Returns the texts that name a row: all up to the last column of texts; the first one if all are numbers.
-fn name_of(table: &ShownTable, row: &ShownRow) -> Vec<String> {
-    let last = table.columns.iter().rposition(|column| !column.is_number).unwrap_or(0);
-    row.cells.iter().take(last + 1).map(|cell| cell.text.clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! The terminal: taken for a view, and given back however that ends.
+//! The terminal: taken for a view, and restored however that ends.
 
 use std::io::{self, Stdout};
 use std::sync::Once;
@@ -38,7 +38,7 @@ pub(super) fn enter() -> io::Result<Screen> {
     screen.inspect_err(|_| restore())
 }
 
-/// Gives the terminal back, if a view has it.
+/// Restores the terminal, if a view has it.
 pub(crate) fn restore() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         // A terminal that is gone cannot be restored.
