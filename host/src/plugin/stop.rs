@@ -75,10 +75,12 @@ impl StopHandle {
         StopHandle::default()
     }
 
-    /// Asks the plugin to stop. The first reason is kept.
+    /// Asks the plugin to stop. The first reason is kept, unless it is the end of the command, which can be taken back.
     pub fn ask(&self, reason: StopReason) {
         self.update(|state| {
-            state.asked.get_or_insert(reason);
+            if matches!(state.asked, None | Some(StopReason::CommandEnded)) {
+                state.asked = Some(reason);
+            }
         });
     }
 
