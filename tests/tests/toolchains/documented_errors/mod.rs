@@ -179,6 +179,11 @@ fn root_perf_fails_as_documented() {
 }
 
 #[test]
+fn root_programs_fails_as_documented() {
+    check("programs");
+}
+
+#[test]
 fn root_rings_fail_as_documented() {
     check("ring");
 }
