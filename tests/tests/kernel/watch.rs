@@ -22,6 +22,7 @@ const TABLE: &str = r#"
 struct Name { name: str(24), number: u32 }
 var sizes : hash<Name, u64>(64)
 @begin {
+    print("begun %s", "a\x1b[31mb")
     for (i in 1..40) {
         sizes[Name { name: "row", number: i }] = (i * 7 % 40) as u64
     }
@@ -175,6 +176,11 @@ fn root_a_view_sorts_filters_scrolls_and_pauses() {
     assert!(changing(&lines) > paused, "{lines:#?}");
     // The last values of the chosen row are bars below the table.
     assert!(lines.iter().any(|line| line.contains("at most") && line.contains('█')), "{lines:#?}");
+    // Behind the two tables are the lines.
+    terminal.press("\t\t");
+    let lines = terminal.wait("the lines", |text| text.contains("1 line ") && text.contains("3/3"));
+    assert_eq!(lines[1], "begun a\\u{1b}[31mb", "{lines:#?}");
+    terminal.press("\t");
     terminal.press("?");
     terminal.wait("the keys", |text| text.contains("sort by the next"));
     terminal.press("q");

@@ -245,6 +245,26 @@ fn root_profile_shows_a_tree_if_nothing_else_is_asked_for() {
 }
 
 #[test]
+fn root_top_shows_what_stat_counts() {
+    let dd = Workload::of("/bin/dd");
+    let beside = RunningTool::begin("top", &["--second", "minor-faults"]);
+    let program = ["if=/dev/zero", "of=/dev/null", "bs=1M", "count=3000", "status=none"];
+    let counts =
+        around("stat", &["-e", "page-faults,task-clock"], &[&[dd.path.as_str()], &program[..]].concat());
+    let ran = beside.end();
+    let shown = rows(&ran, &dd.name);
+    let sum = |column: usize| -> u64 {
+        shown.iter().map(|row| row[column].parse::<u64>().expect("a number")).sum()
+    };
+    // While exec runs, the program has its name and is not counted yet, for some pages.
+    let faults = counted(&counts, "page-faults");
+    assert!(sum(3).abs_diff(faults) <= 10 && sum(3) == sum(4), "{ran:#?} {counts:#?}");
+    // A sample in each millisecond of a CPU.
+    let (sampled, us) = (sum(2), counted(&counts, "task-clock") / 1000);
+    assert!(us > 50_000 && sampled.abs_diff(us) <= us / 4 + 10_000, "{sampled} {us} {ran:#?} {counts:#?}");
+}
+
+#[test]
 fn root_llcstat_counts_its_two_events() {
     let dd = Workload::of("/bin/dd");
     let options = ["--references", "page-faults", "--misses", "minor-faults", "--period", "1"];

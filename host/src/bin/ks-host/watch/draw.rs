@@ -68,7 +68,10 @@ fn heading(screen: &mut Screen, content: &Content) -> String {
                 parts.push(format!("{} left out", table.left_out));
             }
         }
-        None => parts.push(format!("{} lines", content.lines().len())),
+        None => parts.push(match content.lines().len() {
+            1 => "1 line".to_owned(),
+            lines => format!("{lines} lines"),
+        }),
     }
     let tabs = Screen::tab_count(content);
     if tabs > 1 {
