@@ -177,6 +177,7 @@ fn root_a_view_sorts_filters_scrolls_and_pauses() {
     // The last values of the chosen row are bars below the table.
     assert!(lines.iter().any(|line| line.contains("at most") && line.contains('█')), "{lines:#?}");
     // Behind the two tables are the lines.
+    terminal.wait("the second table", |text| text.contains("1/3"));
     terminal.press("\t\t");
     let lines = terminal.wait("the lines", |text| text.contains("1 line ") && text.contains("3/3"));
     assert_eq!(lines[1], "begun a\\u{1b}[31mb", "{lines:#?}");

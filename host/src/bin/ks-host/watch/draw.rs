@@ -27,14 +27,13 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 pub(super) fn draw(frame: &mut Frame<'_>, screen: &mut Screen, live: &Content) {
     let paused = screen.paused.take();
     let content = paused.as_ref().unwrap_or(live);
-    screen.tab = screen.tab.min(Screen::tab_count(content) - 1);
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
             .areas(frame.area());
     if screen.shows_help {
         put(frame, middle, HELP.iter().map(|(keys, act)| Line::raw(format!("{keys:>28}  {act}"))).collect());
     } else {
-        match content.table(screen.tab) {
+        match screen.table(content) {
             Some(shown) => draw_table(frame, middle, screen, shown),
             None => draw_lines(frame, middle, screen, content.lines()),
         }
@@ -58,7 +57,7 @@ fn put(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'_>>) {
 /// The first line: what is shown, and how.
 fn heading(screen: &mut Screen, content: &Content) -> String {
     let mut parts = vec![screen.name.clone()];
-    match content.table(screen.tab) {
+    match screen.table(content) {
         Some(shown) => {
             let table = &shown.table;
             parts.push(table.title.clone());
@@ -73,9 +72,9 @@ fn heading(screen: &mut Screen, content: &Content) -> String {
             lines => format!("{lines} lines"),
         }),
     }
-    let tabs = Screen::tab_count(content);
+    let (at, tabs) = screen.tabs(content);
     if tabs > 1 {
-        parts.push(format!("{}/{tabs}", screen.tab + 1));
+        parts.push(format!("{}/{tabs}", at + 1));
     }
     if !screen.filter.is_empty() && !screen.is_editing {
         parts.push(format!("filter: {}", screen.filter));

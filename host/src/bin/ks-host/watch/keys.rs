@@ -47,9 +47,7 @@ fn press(screen: &mut Screen, key: &KeyEvent, content: &Content) -> Action {
         }
         KeyCode::Esc => screen.filter.clear(),
         KeyCode::Tab | KeyCode::BackTab => {
-            let count = Screen::tab_count(content);
-            let step = if key.code == KeyCode::Tab { 1 } else { count - 1 };
-            screen.tab = (screen.tab.min(count - 1) + step) % count;
+            screen.turn(content, key.code == KeyCode::BackTab);
         }
         code => act_on_table(screen, code, content),
     }
@@ -82,7 +80,7 @@ fn act_on_table(screen: &mut Screen, code: KeyCode, content: &Content) {
         KeyCode::End => isize::MAX,
         _ => 0,
     };
-    let Some(shown) = content.table(screen.tab) else {
+    let Some(shown) = screen.table(content) else {
         // Up is back in time.
         let below = screen.lines_below.saturating_add_signed(rows.saturating_neg());
         screen.lines_below = below.min(content.lines().len().saturating_sub(1));

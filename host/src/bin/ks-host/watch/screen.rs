@@ -26,8 +26,8 @@ pub(super) enum Action {
 /// The state of the view.
 pub(super) struct Screen {
     pub(super) name: String,
-    /// The position of the table; behind the tables: the lines.
-    pub(super) tab: usize,
+    /// The position of the table; none: the lines.
+    tab: Option<usize>,
     /// Only rows with this text.
     pub(super) filter: String,
     /// Whether keys go into the filter.
@@ -70,7 +70,7 @@ impl Screen {
     pub(super) fn new(name: &str) -> Screen {
         Screen {
             name: name.to_owned(),
-            tab: 0,
+            tab: Some(0),
             filter: String::new(),
             is_editing: false,
             is_paused: false,
@@ -93,10 +93,24 @@ impl Screen {
         action
     }
 
-    /// Returns the number of tabs: the tables, and the lines if there are any or no table is there.
-    pub(super) fn tab_count(content: &Content) -> usize {
+    /// Returns the table that is shown; none for the lines.
+    pub(super) fn table<'a>(&self, content: &'a Content) -> Option<&'a NumberedTable> {
+        content.table(self.tab?)
+    }
+
+    /// Returns the position of what is shown, and the number of tabs: the tables, and behind them the lines if there are any or
+    /// no table is there.
+    pub(super) fn tabs(&self, content: &Content) -> (usize, usize) {
         let tables = content.table_count();
-        if tables == 0 || !content.lines().is_empty() { tables + 1 } else { tables }
+        let count = if tables == 0 || !content.lines().is_empty() { tables + 1 } else { tables };
+        (self.tab.unwrap_or(tables).min(count - 1), count)
+    }
+
+    /// Shows the next tab, or the one before.
+    pub(super) fn turn(&mut self, content: &Content, is_back: bool) {
+        let (at, count) = self.tabs(content);
+        let next = (at + if is_back { count - 1 } else { 1 }) % count;
+        self.tab = (next < content.table_count()).then_some(next);
     }
 
     /// Returns the state of a table.
