@@ -47,7 +47,7 @@ fn press(screen: &mut Screen, key: &KeyEvent, content: &Content) -> Action {
         }
         KeyCode::Esc => screen.filter.clear(),
         KeyCode::Tab | KeyCode::BackTab => {
-            screen.turn(content, key.code == KeyCode::BackTab);
+            screen.next_tab(content, key.code == KeyCode::BackTab);
         }
         code => act_on_table(screen, code, content),
     }

@@ -107,7 +107,7 @@ impl Screen {
     }
 
     /// Shows the next tab, or the one before.
-    pub(super) fn turn(&mut self, content: &Content, is_back: bool) {
+    pub(super) fn next_tab(&mut self, content: &Content, is_back: bool) {
         let (at, count) = self.tabs(content);
         let next = (at + if is_back { count - 1 } else { 1 }) % count;
         self.tab = (next < content.table_count()).then_some(next);
