@@ -175,6 +175,27 @@ fn root_stat_repeats_a_command_as_perf_stat_does() {
     assert!(without.code == 1 && without.stdout.contains("--exec"), "{without:#?}");
 }
 
+/// The same command line after `perf stat` and after `stat`: what the command determines is equal, page faults depend on where
+/// things lie in memory.
+#[test]
+fn root_stat_counts_a_command_as_perf_stat_does() {
+    const EVENTS: &str = "syscalls:sys_enter_kill,sched:sched_process_fork,page-faults";
+    let command = ["sh", "-c", "for n in 1 2 3 4 5; do kill -0 $$; ls / | cat > /dev/null; done"];
+    let folder = Folder::new();
+    // perf mounts tracefs: in a namespace of its own.
+    let mut perf = Command::new("unshare");
+    perf.args(["-m", "perf", "stat", "-x,", "-e", EVENTS, "-o"]).arg(folder.path("counts"));
+    assert_eq!(finish(perf.arg("--").args(command)).code, 0);
+    let theirs = Counts(fs::read_to_string(folder.path("counts")).expect("it was written"));
+    let ours = around("stat", &["-e", EVENTS], &command);
+    for event in ["syscalls:sys_enter_kill", "sched:sched_process_fork"] {
+        assert_eq!(counted(&ours, event) as f64, theirs.of(event), "{event} {ours:#?} {theirs:?}");
+    }
+    assert_eq!(counted(&ours, "sys_enter_kill"), 5, "{ours:#?}");
+    let (faults, by_perf) = (counted(&ours, "page-faults") as f64, theirs.of("page-faults"));
+    assert!((faults - by_perf).abs() <= by_perf / 20.0 && faults > 500.0, "{ours:#?} {theirs:?}");
+}
+
 #[test]
 fn root_stat_counts_each_thread() {
     const EVENT: &str = "syscalls:sys_enter_getpgid";
