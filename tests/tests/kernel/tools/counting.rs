@@ -269,7 +269,7 @@ fn root_profile_shows_a_tree_if_nothing_else_is_asked_for() {
 fn root_top_shows_what_stat_counts() {
     let dd = Workload::of("/bin/dd");
     let beside = RunningTool::begin("top", &["--second", "minor-faults"]);
-    let program = ["if=/dev/zero", "of=/dev/null", "bs=1M", "count=3000", "status=none"];
+    let program = ["if=/dev/zero", "of=/dev/null", "bs=1M", "count=20000", "status=none"];
     let counts =
         around("stat", &["-e", "page-faults,task-clock"], &[&[dd.path.as_str()], &program[..]].concat());
     let ran = beside.end();
@@ -282,7 +282,7 @@ fn root_top_shows_what_stat_counts() {
     assert!(sum(3).abs_diff(faults) <= 10 && sum(3) == sum(4), "{ran:#?} {counts:#?}");
     // A sample in each millisecond of a CPU.
     let (sampled, us) = (sum(2), counted(&counts, "task-clock") / 1000);
-    assert!(us > 50_000 && sampled.abs_diff(us) <= us / 4 + 10_000, "{sampled} {us} {ran:#?} {counts:#?}");
+    assert!(us > 50_000 && sampled.abs_diff(us) <= us / 3 + 20_000, "{sampled} {us} {ran:#?} {counts:#?}");
 }
 
 #[test]
