@@ -17,6 +17,8 @@ pub struct Options {
     /// Compiles the kernel half only, for a plugin whose userspace half is not a script: a script without
     /// `main` gets none.
     pub kernel_half_only: bool,
+    /// Nanoseconds after which a script without `main` prints what it keeps, again and again; none: only at its end.
+    pub refresh: Option<u64>,
     /// Reads modules and headers by their paths.
     pub files: Arc<dyn Files>,
     /// Folders that are searched for headers, after the folder of the including file.
@@ -33,6 +35,7 @@ impl Options {
             strict_011: false,
             tests: false,
             kernel_half_only: false,
+            refresh: None,
             files: Arc::new(NoFiles),
             include: Vec::new(),
             kernel: Arc::new(KernelTypes::bundled()),

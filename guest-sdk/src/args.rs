@@ -23,6 +23,12 @@ pub fn has_command() -> bool {
     args::has_command()
 }
 
+/// Starts the command again if it has ended: a new process, which runs when the plugin waits next, and which events
+/// observe that are opened from now on. Returns whether it did: not if the plugin is asked to stop.
+pub fn restart_command() -> bool {
+    args::restart_command()
+}
+
 /// Ends the plugin immediately with this exit code. All that it attached is detached.
 pub fn exit(code: u8) -> ! {
     args::exit(code);

@@ -63,6 +63,7 @@ mod options;
 mod perf;
 pub mod plain;
 mod program;
+pub mod programs;
 mod queue;
 mod ring;
 mod shared;
@@ -109,8 +110,8 @@ macro_rules! for_tests {
 mod sys {
     #[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
     pub(crate) use crate::bindings::kernelscript::host::{
-        args, bpf, clock, console, display, globals, layouts, losses, maps, perf, ring, symbols, system,
-        types,
+        args, bpf, clock, console, display, globals, layouts, losses, maps, perf, programs, ring, symbols,
+        system, types,
     };
     #[cfg(all(feature = "std", not(target_family = "wasm")))]
     pub(crate) use crate::testing::world::*;

@@ -20,3 +20,8 @@ pub fn pid_of(name: &str) -> Option<i32> {
 pub fn comm_of(pid: i32) -> Vec<u8> {
     system::comm_of(pid)
 }
+
+/// Returns the ids of the threads of a process, in ascending order; none if there is no such process.
+pub fn threads_of(process: i32) -> impl Iterator<Item = i32> {
+    core::iter::successors(system::next_thread(process, 0), move |last| system::next_thread(process, *last))
+}

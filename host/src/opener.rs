@@ -25,6 +25,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use libbpf_rs::MapHandle;
 
 #[cfg(feature = "plugins")]
+use crate::bpf::statistics::{self, CountedRuns, Statistics};
+#[cfg(feature = "plugins")]
 use crate::bpf::{BpfError, pin};
 use crate::files::{NoProgram, RegularFile};
 use crate::tracefs::{self, TracefsError};
@@ -40,12 +42,15 @@ pub(crate) struct Openable {
     pub(crate) processes: bool,
     /// Paths of pinned maps.
     pub(crate) pins: Vec<PathBuf>,
+    /// BPF programs of the machine, and what they cost.
+    pub(crate) loaded_programs: bool,
 }
 
 impl Openable {
     /// Whether the opener would answer no question.
     fn is_nothing(&self) -> bool {
-        !self.tracepoints && !self.programs && !self.processes && self.pins.is_empty()
+        let opens = self.tracepoints || self.programs || self.processes || self.loaded_programs;
+        !opens && self.pins.is_empty()
     }
 }
 
@@ -77,6 +82,20 @@ enum Question {
         path: PathBuf,
         map: OwnedFd,
         answer: Sender<Result<bool, BpfError>>,
+    },
+    #[cfg(feature = "plugins")]
+    Statistics {
+        answer: Sender<io::Result<Statistics>>,
+    },
+    #[cfg(feature = "plugins")]
+    NextProgram {
+        after: u32,
+        answer: Sender<io::Result<Option<u32>>>,
+    },
+    #[cfg(feature = "plugins")]
+    ProgramRuns {
+        id: u32,
+        answer: Sender<io::Result<CountedRuns>>,
     },
 }
 
@@ -167,6 +186,34 @@ pub(crate) fn pin(path: &Path, map: BorrowedFd<'_>) -> Result<bool, BpfError> {
     asked.unwrap_or_else(|| pin::create(path, map))
 }
 
+/// Has the kernel count runs of programs: see [`Statistics::enable`].
+///
+/// # Errors
+/// Those of bpf(2).
+#[cfg(feature = "plugins")]
+pub(crate) fn statistics() -> io::Result<Statistics> {
+    ask(|answer| Question::Statistics { answer }).unwrap_or_else(Statistics::enable)
+}
+
+/// Returns the id of the next BPF program: see [`statistics::next_program`].
+///
+/// # Errors
+/// Those of bpf(2).
+#[cfg(feature = "plugins")]
+pub(crate) fn next_program(after: u32) -> io::Result<Option<u32>> {
+    let answer = ask(|answer| Question::NextProgram { after, answer });
+    answer.unwrap_or_else(|| statistics::next_program(after))
+}
+
+/// Returns what a BPF program has cost: see [`statistics::counted`].
+///
+/// # Errors
+/// Those of bpf(2).
+#[cfg(feature = "plugins")]
+pub(crate) fn program_runs(id: u32) -> io::Result<CountedRuns> {
+    ask(|answer| Question::ProgramRuns { id, answer }).unwrap_or_else(|| statistics::counted(id))
+}
+
 fn read_executable(pid: i32) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe"))
 }
@@ -194,6 +241,18 @@ impl Question {
             #[cfg(feature = "plugins")]
             Question::Pin { path, map, answer } if openable.pins.contains(&path) => {
                 let _ = answer.send(pin::create(&path, map.as_fd()));
+            }
+            #[cfg(feature = "plugins")]
+            Question::Statistics { answer } if openable.loaded_programs => {
+                let _ = answer.send(Statistics::enable());
+            }
+            #[cfg(feature = "plugins")]
+            Question::NextProgram { after, answer } if openable.loaded_programs => {
+                let _ = answer.send(statistics::next_program(after));
+            }
+            #[cfg(feature = "plugins")]
+            Question::ProgramRuns { id, answer } if openable.loaded_programs => {
+                let _ = answer.send(statistics::counted(id));
             }
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::command::ExecStatus;
@@ -9,7 +10,7 @@ use crate::naming::NamingProcess;
 use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
-use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest};
+use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest, View};
 use crate::writer::Writer;
 
 /// Options for one run of a plugin.
@@ -32,6 +33,8 @@ pub struct RunOptions {
     pub raw: bool,
     /// Destination of warnings, of the plugin and of the host.
     pub stderr: Box<dyn Write + Send>,
+    /// Takes tables and histograms instead of `stdout`; none if they are written as text.
+    pub view: Option<Arc<dyn View>>,
     /// The handle that stops the run.
     pub stop: StopHandle,
     /// Time after which it is asked to stop, with the outcome
@@ -46,6 +49,8 @@ pub struct RunOptions {
     /// A command line to observe; empty if there is none. The command starts when the plugin waits for the
     /// first time.
     pub exec: Vec<OsString>,
+    /// Whether the output of that command is dropped; otherwise it has the output of this process.
+    pub exec_is_silent: bool,
     /// Receives the exit status of that command.
     pub exec_status: ExecStatus,
     /// Whether a plugin stays after it returned 0, if it registered something and never waited: until it is
@@ -87,12 +92,14 @@ impl RunOptions {
             redraws: false,
             raw: false,
             stderr: Box::new(Writer::stderr()),
+            view: None,
             stop: StopHandle::new(),
             timeout: None,
             grace: GRACE,
             policy: Policy::observing(),
             catalog: Catalog::default(),
             exec: Vec::new(),
+            exec_is_silent: false,
             exec_status: ExecStatus::default(),
             linger: true,
             stacks: None,

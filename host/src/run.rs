@@ -16,7 +16,7 @@ use wasmtime::component::Linker;
 use crate::apart::Apart;
 use crate::bpf::loader::LoaderProcess;
 use crate::bpf::{self, Object};
-use crate::command::Command;
+use crate::command::{Command, CommandLine};
 use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
 use crate::display::{EnumNames, TimeZone};
 use crate::naming::Naming;
@@ -707,9 +707,13 @@ fn state(
     }
     let command = match options.exec.as_slice() {
         [] => None,
-        exec => Some(Command::start(exec, options.stop.clone(), options.exec_status.clone()).map_err(
-            |error| Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy())),
-        )?),
+        exec => {
+            let line = CommandLine { words: exec.to_vec(), is_silent: options.exec_is_silent };
+            let started = Command::start(line, options.stop.clone(), options.exec_status.clone());
+            Some(started.map_err(|error| {
+                Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy()))
+            })?)
+        }
     };
     // Runs on a separate thread that may open files and start the naming process. Without it, user-space
     // addresses have no names, which is reported when one is asked for.
@@ -718,14 +722,10 @@ fn state(
     let mappings = naming.as_ref().filter(|_| displays.ended_processes).map(|_| MappingRecorder::start());
     let zone = if displays.times { TimeZone::of_system() } else { TimeZone::utc() };
     let enums = if displays.enums { EnumNames::of_running() } else { EnumNames::none() };
-    // After the command's process exists: it keeps this process's rights.
+    // After the threads exist that need this process's rights: that of the command, for one.
     if let Some(confinement) = confinement {
-        let confinement = match &command {
-            Some(command) => confinement.observing_command(command.pid()),
-            None => confinement,
-        };
         let supervisor = object.as_ref().and_then(|object| object.as_ref().ok()?.supervisor());
-        let outputs = outputs.with(supervisor).with(command.as_ref().and_then(Command::gate));
+        let outputs = outputs.with(supervisor);
         let loader = object.as_ref().and_then(|object| object.as_ref().ok()?.loader());
         let sockets = sockets.into_iter().flatten().chain(loader);
         let outputs = sockets.fold(outputs, |outputs, socket| outputs.with(Some(socket)));

@@ -32,9 +32,39 @@ pub fn comm_of(pid: i32) -> Option<Vec<u8>> {
     Some(comm)
 }
 
+/// Returns the lowest id above `after` of the threads of a process; none if there is none, or no such process.
+pub fn next_thread(process: i32, after: i32) -> Option<i32> {
+    if process <= 0 || !procfs::is_own() {
+        return None;
+    }
+    let entries = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let entries = entries.take_while(|_| !killed::is_killed());
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    ids.filter(|id| *id > after).min()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_are_listed_in_ascending_order() {
+        let own = i32::try_from(std::process::id()).expect("pids are small");
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let (says, said) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            says.send(nix::unistd::gettid().as_raw()).expect("somebody waits");
+            // Ends when the sender is dropped.
+            let _ = wait.recv();
+        });
+        let other = said.recv().expect("it says its id");
+        let listed: Vec<i32> =
+            std::iter::successors(next_thread(own, 0), |last| next_thread(own, *last)).collect();
+        assert!(listed.is_sorted() && listed.contains(&own) && listed.contains(&other), "{listed:?}");
+        drop(release);
+        thread.join().expect("it ends");
+        assert_eq!([next_thread(0, 0), next_thread(-1, 0), next_thread(own, i32::MAX)], [None; 3]);
+    }
 
     #[test]
     fn a_process_is_found_by_its_own_name() {

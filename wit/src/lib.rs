@@ -47,6 +47,7 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("clock.wit", include_str!("../clock.wit")),
     ("args.wit", include_str!("../args.wit")),
     ("system.wit", include_str!("../system.wit")),
+    ("programs.wit", include_str!("../programs.wit")),
     ("symbols.wit", include_str!("../symbols.wit")),
     ("display.wit", include_str!("../display.wit")),
     ("world.wit", include_str!("../world.wit")),

@@ -3,3 +3,4 @@
 pub mod context;
 pub mod context_members;
 pub mod perf;
+pub mod programs;

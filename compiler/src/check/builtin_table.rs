@@ -256,6 +256,30 @@ pub const BUILTINS: &[Builtin] = &[
         "The command name of a process; empty if there is none.",
         |body, args, span| body.comm_of_call(args, span),
     ),
+    user(
+        "restart_command",
+        &["() -> bool"],
+        "Starts the command of `--exec` again if it has ended; false if it was not started.",
+        |body, _, span| body.user_builtin(UserBuiltin::RestartCommand, body.common().bool, span),
+    ),
+    user(
+        "next_thread",
+        &["(process: i32, after: i32) -> i32"],
+        "The lowest id above `after` of a process's threads; 0 if there is none.",
+        |body, args, span| body.next_thread_call(args, span),
+    ),
+    user(
+        "next_bpf_program",
+        &["(after: u32) -> u32"],
+        "The lowest id above `after` of the BPF programs of the machine; 0 if there is none.",
+        |body, args, span| body.next_bpf_program_call(args, span),
+    ),
+    user(
+        "bpf_program",
+        &["(id: u32) -> bpf_program_info"],
+        "What the BPF program of an id is and has cost: `name`, `kind`, `runs`, `time_ns`. All zero if there is none.",
+        |body, args, span| body.bpf_program_call(args, span),
+    ),
     user("cpu_count", &["() -> u32"], "How many CPUs there may be.", |body, _, span| {
         body.user_builtin(UserBuiltin::CpuCount, body.common().u32, span)
     }),

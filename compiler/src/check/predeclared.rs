@@ -8,6 +8,7 @@ use super::stats;
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{self, ContextStruct, MemberType};
 use crate::builtins::perf::{OPTION_TEXT, SNAPSHOT_ENTRIES};
+use crate::builtins::programs;
 use crate::hir::KnownTypes;
 use crate::types::{EnumDef, Field, IntType, STATS, StructDef, StructOrigin, TypeId, TypeKind, Types};
 
@@ -57,6 +58,7 @@ pub(super) fn declare() -> (Types, KnownTypes, SymbolTable) {
         ),
         xdp_action: enumeration(&mut types, &mut names, "xdp_action", XDP_ACTIONS),
         gfp_flag: enumeration(&mut types, &mut names, "gfp_flag", GFP_FLAGS),
+        bpf_program_info: program_info(&mut types, &mut names),
         log2_hist: aggregates::histogram(&mut types, LOG2_HIST, aggregates::LOG2_SLOTS),
     };
     let log2_hist = types.struct_type(known.log2_hist);
@@ -219,13 +221,21 @@ fn reading(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     structure(types, names, "perf_read", &fields)
 }
 
+/// Declares `bpf_program_info`. The order of the fields is that of `builtins::programs::info`.
+fn program_info(types: &mut Types, names: &mut SymbolTable) -> TypeId {
+    let u64 = types.common().u64;
+    let [name, kind] = [programs::NAME, programs::KIND].map(|size| types.str_type(size));
+    let fields = [("name", name), ("kind", kind), ("runs", u64), ("time_ns", u64)];
+    of_origin(types, names, StructOrigin::Predeclared, ("bpf_program_info", Redeclaration::Allowed), &fields)
+}
+
 fn structure(
     types: &mut Types,
     names: &mut SymbolTable,
     name: &'static str,
     fields: &[(&str, TypeId)],
 ) -> TypeId {
-    of_origin(types, names, StructOrigin::Predeclared, name, fields)
+    of_origin(types, names, StructOrigin::Predeclared, (name, Redeclaration::Forbidden), fields)
 }
 
 fn context(
@@ -234,14 +244,14 @@ fn context(
     name: &'static str,
     fields: &[(&str, TypeId)],
 ) -> TypeId {
-    of_origin(types, names, StructOrigin::Context, name, fields)
+    of_origin(types, names, StructOrigin::Context, (name, Redeclaration::Forbidden), fields)
 }
 
 fn of_origin(
     types: &mut Types,
     names: &mut SymbolTable,
     origin: StructOrigin,
-    name: &'static str,
+    (name, redeclaration): (&'static str, Redeclaration),
     fields: &[(&str, TypeId)],
 ) -> TypeId {
     let fields = fields
@@ -250,6 +260,6 @@ fn of_origin(
         .collect();
     let id = types.add_struct(StructDef { name: name.into(), fields, origin });
     let ty = types.struct_type(id);
-    names.predeclare(name, Symbol::Type(ty), Redeclaration::Forbidden);
+    names.predeclare(name, Symbol::Type(ty), redeclaration);
     ty
 }

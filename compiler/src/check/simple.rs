@@ -55,6 +55,24 @@ impl Body<'_, '_> {
         self.user_builtin(UserBuiltin::CommOf(Box::new(pid)), ty, span)
     }
 
+    pub(super) fn next_thread_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let i32 = self.common().i32;
+        let numbers = [0, 1].map(|index: usize| self.number(&args[index], i32));
+        self.user_builtin(UserBuiltin::NextThread(Box::new(numbers)), i32, span)
+    }
+
+    pub(super) fn next_bpf_program_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let u32 = self.common().u32;
+        let after = self.number(&args[0], u32);
+        self.user_builtin(UserBuiltin::NextBpfProgram(Box::new(after)), u32, span)
+    }
+
+    pub(super) fn bpf_program_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let id = self.number(&args[0], self.common().u32);
+        let ty = self.checker.known.bpf_program_info;
+        self.user_builtin(UserBuiltin::BpfProgram(Box::new(id)), ty, span)
+    }
+
     pub(super) fn comm_call(&mut self, span: Span) -> Typed {
         let ty = self.checker.types.str_type(COMM);
         self.kernel_builtin(KernelBuiltin::Comm, ty, span)

@@ -105,6 +105,7 @@ impl Checker<'_> {
             numa_node: 0,
             pinned: false,
             kernel_only: false,
+            locked: false,
             double_buffer: None,
         });
         self.own_stacks.insert(depth, map);

@@ -433,6 +433,14 @@ builtins! {
         "pid_of" PidOf(operand: Box<Expr>),
         /// `comm_of(pid) -> str(16)`: the name of a process, an i32; empty if there is no such process.
         "comm_of" CommOf(operand: Box<Expr>),
+        /// `restart_command() -> bool`: whether the command runs again.
+        "restart_command" RestartCommand,
+        /// `next_thread(process, after) -> i32`: the next thread of a process, both i32; 0 if there is none.
+        "next_thread" NextThread(operands: Box<[Expr; 2]>),
+        /// `next_bpf_program(after) -> u32`: the id of the next BPF program, a u32; 0 if there is none.
+        "next_bpf_program" NextBpfProgram(operand: Box<Expr>),
+        /// `bpf_program(id)`: the program of an id, a u32, as a `bpf_program_info`; all zero if there is none.
+        "bpf_program" BpfProgram(operand: Box<Expr>),
         /// `cpu_count() -> u32`: the number of possible CPUs.
         "cpu_count" CpuCount,
         /// `per_cpu(m, k, cpu)`: the entry's value on one CPU, a u32.

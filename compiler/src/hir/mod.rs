@@ -166,6 +166,8 @@ pub struct KnownTypes {
     pub xdp_action: TypeId,
     /// `enum gfp_flag`, the flags of `new`.
     pub gfp_flag: TypeId,
+    /// `bpf_program_info`, a struct; see `builtins::programs`.
+    pub bpf_program_info: TypeId,
     /// `log2_hist`, the histogram of powers of two.
     pub log2_hist: StructId,
 }

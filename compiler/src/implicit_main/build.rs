@@ -143,6 +143,15 @@ impl At {
     }
 }
 
+impl At {
+    /// The end of this range, for declarations beside those that [`DeclarationSpans`] takes from its start.
+    pub(super) fn last_part(self) -> At {
+        /// As many names as the wait of `main` declares, and the shortest attribute leaves.
+        const BYTES: u32 = 6;
+        At(Span { start: self.0.end.saturating_sub(BYTES).max(self.0.start), ..self.0 })
+    }
+}
+
 /// Source ranges for the names that are declared for one attribute. A declaration is known by the range of
 /// its name, so each gets another part of the attribute's.
 #[derive(Debug)]

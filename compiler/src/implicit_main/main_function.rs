@@ -11,6 +11,8 @@ use crate::ast::{
 
 /// The function that runs when the script ends. No script can name it, nor the variables below.
 const FINISH: &str = "(finish)";
+/// The function that prints what the script keeps, while it runs.
+const REFRESH: &str = "(refresh)";
 /// Milliseconds of one wait. The host ends it when the script is to stop.
 const WAIT_MS: u64 = 3_600_000;
 const NANOSECONDS_PER_MS: u64 = 1_000_000;
@@ -67,6 +69,15 @@ pub(super) fn functions(
         function("main", params(at), "i32", body, names.next()),
         function(FINISH, params(at), "void", finish, end),
     ]
+}
+
+/// Returns the function that prints what the script keeps, and its call each period of so many nanoseconds.
+pub(super) fn refreshing(period: u64, has_options: bool, at: At) -> (AstFunction, Called) {
+    let params = if has_options { vec![options_param(at)] } else { Vec::new() };
+    let body = vec![at.run(at.builtin("print_kept", Vec::new()))];
+    let (name, role, prints_maps) = (REFRESH.to_owned(), Role::Interval, false);
+    let called = Called { name, at, role, period, prints_maps };
+    (function(REFRESH, params, "void", body, at), called)
 }
 
 pub(super) fn function(name: &str, params: Vec<Param>, ret: &str, body: Vec<Stmt>, at: At) -> AstFunction {

@@ -187,7 +187,13 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
     let end = At(unit.ast.end);
     let shared = if has_options { options::shared(items, end) } else { None };
     let (declared, set) = shared.map_or((Vec::new(), None), |shared| (shared.items, Some(shared.set)));
-    let made = main_function::functions(items, attached, called, has_options, set, end);
+    let first = attached.first().map(|one| one.names.whole()).or(called.first().map(|one| one.at));
+    let at = first.unwrap_or(end).last_part();
+    let refreshing = options.refresh.map(|period| main_function::refreshing(period, has_options, at));
+    let (refreshed, refresh): (Vec<_>, Vec<_>) = refreshing.into_iter().unzip();
+    called.extend(refresh);
+    let mut made = main_function::functions(items, attached, called, has_options, set, end);
+    made.extend(refreshed);
     items.extend(declared);
     items.extend(made.into_iter().map(|function| {
         let span = function.name.span;

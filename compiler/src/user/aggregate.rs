@@ -60,6 +60,7 @@ impl FnCx<'_, '_> {
                 self.read_counter(attachment, *form, to, expr.span)?;
             }
             ExprKind::User(UserBuiltin::CommOf(pid)) => self.comm_of(pid, expr.ty, to)?,
+            ExprKind::User(UserBuiltin::BpfProgram(id)) => self.bpf_program(id, to, expr.span)?,
             ExprKind::User(UserBuiltin::ReadCpu(args)) => {
                 self.read_counter_on(args, to, expr.span)?;
             }

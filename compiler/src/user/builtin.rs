@@ -70,6 +70,12 @@ impl FnCx<'_, '_> {
                 let has_command = self.cx.host(import::args::HAS_COMMAND);
                 self.code.call(has_command);
             }
+            UserBuiltin::RestartCommand => {
+                let restart = self.cx.host(import::args::RESTART_COMMAND);
+                self.code.call(restart);
+            }
+            UserBuiltin::NextThread(operands) => self.next_thread(operands)?,
+            UserBuiltin::NextBpfProgram(after) => self.next_bpf_program(after, span)?,
             UserBuiltin::Exit(exit_code) => {
                 self.scalar(exit_code)?;
                 self.exit();
@@ -124,6 +130,7 @@ impl FnCx<'_, '_> {
             UserBuiltin::Events(wildcard) => self.events(wildcard, span)?,
             UserBuiltin::ShowCounter(counter, attachment) => self.show_counter(*counter, attachment, span)?,
             UserBuiltin::CommOf(_)
+            | UserBuiltin::BpfProgram(_)
             | UserBuiltin::Symbol { .. }
             | UserBuiltin::Attach { .. }
             | UserBuiltin::Read { .. }

@@ -41,6 +41,7 @@ mod objects;
 mod perf;
 mod pointer;
 mod print;
+mod programs;
 mod queue;
 mod recursion;
 mod ring;

@@ -12,8 +12,8 @@ use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
 use super::{
-    defer, errno, errors, heap, link, load, maps, number, objects, perf, print, ring, shared, tasks, text,
-    variables,
+    defer, errno, errors, heap, link, load, maps, number, objects, perf, print, programs, ring, shared,
+    tasks, text, variables,
 };
 use crate::hir::{FuncId, Hir};
 use crate::plugin::contract::import;
@@ -192,6 +192,12 @@ routines! {
     PidOf: (I32, I32) -> I32, "pid_of" => tasks::pid_of(cx, code);
     /// Destination, its size, pid: writes the name of a process.
     CommOf: (I32, I32, I32), "comm_of" => tasks::comm_of(cx, code);
+    /// Process, thread -> the next thread, or 0.
+    NextThread: (I32, I32) -> I32, "next_thread" => tasks::next_thread(cx, code);
+    /// Id, `where` -> the id of the next BPF program, or 0.
+    NextBpfProgram: (I32, I32, I32) -> I32, "next_bpf_program" => programs::next(cx, code);
+    /// Destination, id, `where`: writes a `bpf_program_info`.
+    BpfProgram: (I32, I32, I32, I32), "bpf_program" => programs::info(cx, code);
     /// Address, length -> 1 if the bytes are UTF-8, as strings of the contract must be.
     IsUtf8: (I32, I32) -> I32, "is_utf8" => text::is_utf8(code);
     /// Destination, its size, 1 if there is a process, the process, address: writes the symbol at an address.

@@ -1,4 +1,4 @@
-//! `pid_of`, `comm_of` and `symbol`.
+//! `pid_of`, `comm_of`, `next_thread` and `symbol`.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -31,6 +31,16 @@ impl FnCx<'_, '_> {
         self.push_addr(to);
         let size = self.cx.hir.types.size(ty) as u32;
         self.code.u32(size).get(var).call(find);
+        Ok(())
+    }
+
+    /// Lowers `next_thread(process, after)`.
+    pub fn next_thread(&mut self, operands: &[Expr; 2]) -> Lower<()> {
+        let next = self.cx.routine(Routine::NextThread);
+        for operand in operands {
+            self.scalar(operand)?;
+        }
+        self.code.call(next);
         Ok(())
     }
 
@@ -72,6 +82,16 @@ pub fn pid_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(Var(0)).get(Var(1)).u32(cx.returned).call(call);
     code.u32(cx.returned).op(I::I32Load8U(mem(0))).if_value(ValType::I32);
     code.u32(cx.returned).op(I::I32Load(mem(found))).else_().i32(-1).end();
+}
+
+/// Emits the body of [`Routine::NextThread`].
+pub fn next_thread(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let call = cx.host(import::system::NEXT_THREAD);
+    let found = cx.abi.result(import::system::NEXT_THREAD).some().offset;
+    reset_arena(code);
+    code.get(Var(0)).get(Var(1)).u32(cx.returned).call(call);
+    code.u32(cx.returned).op(I::I32Load8U(mem(0))).if_value(ValType::I32);
+    code.u32(cx.returned).op(I::I32Load(mem(found))).else_().i32(0).end();
 }
 
 /// Emits the body of [`Routine::CommOf`].

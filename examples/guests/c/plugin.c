@@ -467,6 +467,9 @@ extern void __wasm_import_kernelscript_host_args_config(uint8_t *, size_t, uint8
 __attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("has-command")))
 extern int32_t __wasm_import_kernelscript_host_args_has_command(void);
 
+__attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("restart-command")))
+extern int32_t __wasm_import_kernelscript_host_args_restart_command(void);
+
 __attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("exit")))
 extern void __wasm_import_kernelscript_host_args_exit(int32_t);
 
@@ -480,6 +483,17 @@ extern void __wasm_import_kernelscript_host_system_pid_of(uint8_t *, size_t, uin
 
 __attribute__((__import_module__("kernelscript:host/system@0.2.0"), __import_name__("comm-of")))
 extern void __wasm_import_kernelscript_host_system_comm_of(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/system@0.2.0"), __import_name__("next-thread")))
+extern void __wasm_import_kernelscript_host_system_next_thread(int32_t, int32_t, uint8_t *);
+
+// Imported Functions from `kernelscript:host/programs@0.2.0`
+
+__attribute__((__import_module__("kernelscript:host/programs@0.2.0"), __import_name__("next")))
+extern void __wasm_import_kernelscript_host_programs_next(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/programs@0.2.0"), __import_name__("info")))
+extern void __wasm_import_kernelscript_host_programs_info(int32_t, uint8_t *);
 
 // Imported Functions from `kernelscript:host/symbols@0.2.0`
 
@@ -1383,6 +1397,37 @@ void kernelscript_host_args_list_option_spec_free(kernelscript_host_args_list_op
       kernelscript_host_args_option_spec_free(&list_ptr[i]);
     }
     free(list_ptr);
+  }
+}
+
+void kernelscript_host_programs_error_free(kernelscript_host_programs_error_t *ptr) {
+  kernelscript_host_types_error_free(ptr);
+}
+
+void kernelscript_host_programs_program_info_free(kernelscript_host_programs_program_info_t *ptr) {
+  plugin_string_free(&ptr->name);
+  plugin_string_free(&ptr->kind);
+}
+
+void kernelscript_host_programs_result_option_u32_error_free(kernelscript_host_programs_result_option_u32_error_t *ptr) {
+  if (!ptr->is_err) {
+    plugin_option_u32_free(&ptr->val.ok);
+  } else {
+    kernelscript_host_programs_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_programs_option_program_info_free(kernelscript_host_programs_option_program_info_t *ptr) {
+  if (ptr->is_some) {
+    kernelscript_host_programs_program_info_free(&ptr->val);
+  }
+}
+
+void kernelscript_host_programs_result_option_program_info_error_free(kernelscript_host_programs_result_option_program_info_error_t *ptr) {
+  if (!ptr->is_err) {
+    kernelscript_host_programs_option_program_info_free(&ptr->val.ok);
+  } else {
+    kernelscript_host_programs_error_free(&ptr->val.err);
   }
 }
 
@@ -10201,6 +10246,11 @@ bool kernelscript_host_args_has_command(void) {
   return ret;
 }
 
+bool kernelscript_host_args_restart_command(void) {
+  int32_t ret = __wasm_import_kernelscript_host_args_restart_command();
+  return ret;
+}
+
 void kernelscript_host_args_exit(uint8_t code) {
   __wasm_import_kernelscript_host_args_exit((int32_t) (code));
 }
@@ -10237,6 +10287,302 @@ void kernelscript_host_system_comm_of(int32_t pid, plugin_list_u8_t *ret) {
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_system_comm_of(pid, ptr);
   *ret = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+bool kernelscript_host_system_next_thread(int32_t process, int32_t after, int32_t *ret) {
+  __attribute__((__aligned__(4)))
+  uint8_t ret_area[8];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_system_next_thread(process, after, ptr);
+  plugin_option_s32_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = *((int32_t*) (ptr + 4));
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool kernelscript_host_programs_next(uint32_t after, plugin_option_u32_t *ret, kernelscript_host_programs_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_programs_next((int32_t) (after), ptr);
+  kernelscript_host_programs_result_option_u32_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + sizeof(void*)))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+
+      result.val.ok = option;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_option_string_t) option3,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_programs_info(uint32_t id, kernelscript_host_programs_option_program_info_t *ret, kernelscript_host_programs_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(32+12*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_programs_info((int32_t) (id), ptr);
+  kernelscript_host_programs_result_option_program_info_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      kernelscript_host_programs_option_program_info_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + 8))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (kernelscript_host_programs_program_info_t) {
+            (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 16))), (*((size_t*) (ptr + (16+1*sizeof(void*))))) },
+            (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+2*sizeof(void*))))), (*((size_t*) (ptr + (16+3*sizeof(void*))))) },
+            (uint64_t) (uint64_t) (*((int64_t*) (ptr + (16+4*sizeof(void*))))),
+            (kernelscript_host_programs_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + (24+4*sizeof(void*))))),
+          };
+          break;
+        }
+      }
+
+      result.val.ok = option;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
+          break;
+        }
+      }
+      plugin_option_u32_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (uint32_t) (*((int32_t*) (ptr + 20)));
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_option_string_t) option3,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
 }
 
 void kernelscript_host_symbols_name(int32_t *maybe_process, uint64_t address, plugin_string_t *ret) {

@@ -939,6 +939,43 @@ typedef struct {
   size_t len;
 } kernelscript_host_args_list_option_spec_t;
 
+typedef kernelscript_host_types_error_t kernelscript_host_programs_error_t;
+
+typedef kernelscript_host_types_nanoseconds_t kernelscript_host_programs_nanoseconds_t;
+
+// A loaded program.
+typedef struct kernelscript_host_programs_program_info_t {
+  // Its name, of which the kernel keeps 15 bytes; may be empty.
+  plugin_string_t   name;
+  // The name of its type, as `bpftool` has it: `tracepoint`, `xdp`.
+  plugin_string_t   kind;
+  // Its runs while they were counted, whoever wanted it.
+  uint64_t   runs;
+  // The time that these runs took, on all CPUs.
+  kernelscript_host_programs_nanoseconds_t   run_time;
+} kernelscript_host_programs_program_info_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    plugin_option_u32_t ok;
+    kernelscript_host_programs_error_t err;
+  } val;
+} kernelscript_host_programs_result_option_u32_error_t;
+
+typedef struct {
+  bool is_some;
+  kernelscript_host_programs_program_info_t val;
+} kernelscript_host_programs_option_program_info_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    kernelscript_host_programs_option_program_info_t ok;
+    kernelscript_host_programs_error_t err;
+  } val;
+} kernelscript_host_programs_result_option_program_info_error_t;
+
 typedef struct {
   bool is_err;
   union {
@@ -1806,6 +1843,11 @@ extern void kernelscript_host_args_parse(kernelscript_host_args_list_option_spec
 extern void kernelscript_host_args_config(plugin_string_t *block, plugin_list_u8_t *defaults, plugin_list_u8_t *ret);
 // Whether the host starts a command that the plugin observes (`ks-host plugin.wasm --exec COMMAND`).
 extern bool kernelscript_host_args_has_command(void);
+// Starts the command again if it has ended: a new process, which runs from the next call of `clock` or `ring` on that waits,
+// as the first one did, and which events observe that are opened with `observe-command` from now on. The end of the command
+// then no longer asks the plugin to stop. False, and nothing else: there is no command, it has not ended, or the plugin is
+// asked to stop for another reason. Ends the plugin if the process cannot be started.
+extern bool kernelscript_host_args_restart_command(void);
 // Ends the plugin now with this exit code. What it attached is detached. Does not return.
 extern void kernelscript_host_args_exit(uint8_t code);
 
@@ -1823,6 +1865,25 @@ extern bool kernelscript_host_system_pid_of(plugin_list_u8_t *name, int32_t *ret
 // 
 // Source: proc_pid_comm(5).
 extern void kernelscript_host_system_comm_of(int32_t pid, plugin_list_u8_t *ret);
+// The lowest id above `after` of the threads of a process; none if there is none, or no such process. The main thread has the
+// id of the process.
+// 
+// Source: proc_pid_task(5).
+extern bool kernelscript_host_system_next_thread(int32_t process, int32_t after, int32_t *ret);
+
+// Imported Functions from `kernelscript:host/programs@0.2.0`
+// The lowest id above `after` of a program; none if there is none. Ids are not used again soon.
+// 
+// Errors: `not-permitted` (CAP_SYS_ADMIN), `unsupported` (no run-time statistics), `kernel`.
+// 
+// Source: bpf(2), BPF_PROG_GET_NEXT_ID, BPF_ENABLE_STATS.
+extern bool kernelscript_host_programs_next(uint32_t after, plugin_option_u32_t *ret, kernelscript_host_programs_error_t *err);
+// The program of this id; none if there is none any more.
+// 
+// Errors: as `next`.
+// 
+// Source: bpf(2), BPF_PROG_GET_FD_BY_ID, BPF_OBJ_GET_INFO_BY_FD.
+extern bool kernelscript_host_programs_info(uint32_t id, kernelscript_host_programs_option_program_info_t *ret, kernelscript_host_programs_error_t *err);
 
 // Imported Functions from `kernelscript:host/symbols@0.2.0`
 // The function at an address and the bytes from its start: `do_nanosleep+0x5f`; `0x..`, the address, if nothing is
@@ -2136,6 +2197,16 @@ void kernelscript_host_args_list_option_value_free(kernelscript_host_args_list_o
 void kernelscript_host_args_parsed_free(kernelscript_host_args_parsed_t *ptr);
 
 void kernelscript_host_args_list_option_spec_free(kernelscript_host_args_list_option_spec_t *ptr);
+
+void kernelscript_host_programs_error_free(kernelscript_host_programs_error_t *ptr);
+
+void kernelscript_host_programs_program_info_free(kernelscript_host_programs_program_info_t *ptr);
+
+void kernelscript_host_programs_result_option_u32_error_free(kernelscript_host_programs_result_option_u32_error_t *ptr);
+
+void kernelscript_host_programs_option_program_info_free(kernelscript_host_programs_option_program_info_t *ptr);
+
+void kernelscript_host_programs_result_option_program_info_error_free(kernelscript_host_programs_result_option_program_info_error_t *ptr);
 
 void plugin_result_void_u8_free(plugin_result_void_u8_t *ptr);
 

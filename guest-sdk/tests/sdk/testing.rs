@@ -5,7 +5,7 @@ use std::time::Duration;
 use ks_guest::testing::{Host, multiplexed, never_ran};
 use ks_guest::{
     Attachment, ErrorKind, Event, Global, Group, Map, PerCpuMap, PerfOptions, Plain, Program, Queue, Result,
-    Ring, State, args, clock, console, display, println, symbols, system, warn,
+    Ring, State, args, clock, console, display, println, programs, symbols, system, warn,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -150,6 +150,9 @@ fn variables_programs_and_names_are_the_tests() {
     host.process(42, "sshd");
     host.symbol(0x1000, "do_nanosleep+0x5f");
     assert_eq!((system::pid_of("sshd"), system::comm_of(42)), (Some(42), b"sshd".to_vec()));
+    assert!(system::threads_of(42).eq([42]) && system::threads_of(43).next().is_none());
+    assert!(programs::ids().next().is_none() && programs::info(1).expect("nothing refuses").is_none());
+    assert!(!args::has_command() && !args::restart_command());
     assert_eq!(
         (symbols::kernel(0x1000), symbols::kernel(0x2000)),
         ("do_nanosleep+0x5f".into(), "0x2000".into())

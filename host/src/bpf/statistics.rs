@@ -29,6 +29,16 @@ impl Statistics {
     }
 }
 
+/// Returns the lowest id of a program above this one, of any process; none if there is none.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN.
+///
+/// Source: bpf(2), BPF_PROG_GET_NEXT_ID.
+pub fn next_program(after: u32) -> io::Result<Option<u32>> {
+    Ok(sys::next_program(after)?)
+}
+
 /// Accumulated run time of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunTime {

@@ -381,6 +381,19 @@ pub(super) fn program_by_id(id: u32) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Returns the lowest id of a program above this one; none if there is none.
+///
+/// Source: bpf(2), BPF_PROG_GET_NEXT_ID.
+pub(super) fn next_program(after: u32) -> Result<Option<u32>, Errno> {
+    let mut id = 0;
+    // SAFETY: libbpf writes one number to the pointer.
+    match check(unsafe { libbpf_sys::bpf_prog_get_next_id(after, &raw mut id) }) {
+        Ok(_) => Ok(Some(id)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Enables run statistics of all programs until the descriptor is closed.
 ///
 /// Source: bpf(2), BPF_ENABLE_STATS; since 5.8.

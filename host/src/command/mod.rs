@@ -2,165 +2,174 @@
 //! that counting begins at the exec, as in `perf stat`.
 //!
 //! When the command ends, the plugin is asked to stop; when the plugin ends first, the command is asked to
-//! end (SIGTERM).
+//! end (SIGTERM). A plugin may have an ended command started again.
+//!
+//! ```text
+//! Command, of the plugin's thread -- Request --> the keeper, a thread with the rights of the host
+//!                                <-- answer ----/ starts, releases and ends one Process after the other
+//! ```
+//!
+//! The plugin's thread is confined: it starts no processes, and sends no signals.
 
+mod process;
 mod sys;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::{self, Child, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::io;
+use std::process::ExitStatus;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use nix::fcntl::OFlag;
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::{Pid, pipe2, write};
+use crate::plugin::StopHandle;
+use process::Process;
 
-use crate::plugin::{StopHandle, StopReason};
-
-/// The exit status of a command, once it has ended.
+/// The exit status of a command, once it has ended: of the last run, if it ran several times.
 #[derive(Debug, Clone, Default)]
-pub struct ExecStatus(Arc<OnceLock<ExitStatus>>);
+pub struct ExecStatus(Arc<Mutex<Option<ExitStatus>>>);
 
 impl ExecStatus {
-    /// Returns the exit status; none if the command never ran, or still runs.
+    /// Returns the exit status; none if the command never ran, or runs for the first time.
     pub fn get(&self) -> Option<ExitStatus> {
-        self.0.get().copied()
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn set(&self, status: ExitStatus) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    }
+}
+
+/// A command line, and how it is run.
+#[derive(Debug, Clone, Default)]
+pub struct CommandLine {
+    /// A program, searched in `PATH`, and its arguments.
+    pub words: Vec<OsString>,
+    /// Whether its output is dropped; otherwise it has that of this process.
+    pub is_silent: bool,
+}
+
+/// What the keeper is asked to do.
+enum Request {
+    /// Release the exec.
+    Release(Sender<io::Result<()>>),
+    /// Start a new process if the last one has ended: its id, or none.
+    Restart(Sender<io::Result<Option<i32>>>),
 }
 
 /// A started command. Dropping it asks the command to end; a command that still waits before its exec never
 /// runs.
 #[derive(Debug)]
 pub struct Command {
-    command_line: Vec<OsString>,
-    pid: Pid,
-    /// The pipe that releases the exec; none once it is released.
-    gate: Option<OwnedFd>,
-    /// Whether it was released: a process that was not ends without an exec.
-    released: Arc<AtomicBool>,
-    /// Receives the result of the exec.
-    started: Receiver<io::Result<()>>,
-    ended: Arc<Mutex<bool>>,
+    command_line: CommandLine,
+    pid: i32,
+    is_waiting: bool,
+    /// None while it is dropped.
+    requests: Option<Sender<Request>>,
+    /// Ends when the keeper has.
+    kept: Receiver<()>,
 }
 
 impl Command {
-    /// Starts a process that waits before it executes this command line: a program, searched in `PATH`, and
-    /// its arguments. It inherits the terminal, the environment and the working directory. When it ends, its
+    /// Starts a process that waits before it executes this command line. It inherits the terminal, the environment and the working directory. When it ends, its
     /// status is stored in `status` and `stop` is asked.
     ///
     /// # Errors
     /// Of fork(2) and pipe(2); `InvalidInput` if the command line is empty.
-    pub fn start(command_line: &[OsString], stop: StopHandle, status: ExecStatus) -> io::Result<Command> {
-        let (program, arguments) = command_line.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let (pid_reader, pid_writer) = pipe2(OFlag::O_CLOEXEC)?;
-        let (gate_reader, gate_writer) = pipe2(OFlag::O_CLOEXEC)?;
-        let mut command = process::Command::new(program);
-        command.args(arguments);
-        sys::wait_before_exec(&mut command, pid_writer, gate_reader, &gate_writer);
-        let (sender, started) = mpsc::channel();
-        let ended = Arc::new(Mutex::new(false));
-        let has_ended = Arc::clone(&ended);
-        let released = Arc::new(AtomicBool::new(false));
-        let was_released = Arc::clone(&released);
-        // `spawn` returns when the exec has succeeded or failed. This thread is also the only one that waits
-        // for the child.
-        thread::Builder::new().name("command".into()).spawn(move || {
-            let child = command.spawn();
-            // Closes this process's ends of the pipes.
-            drop(command);
-            match child {
-                Ok(mut child) if !was_released.load(Ordering::Relaxed) => {
-                    // It ends at once, and nobody waits for its result.
-                    let _ = child.wait();
-                }
-                Ok(child) => {
-                    // The receiver is gone if the plugin has ended.
-                    let _ = sender.send(Ok(()));
-                    wait_for(child, &has_ended, &status);
-                    stop.ask(StopReason::CommandEnded);
-                }
-                Err(error) => drop(sender.send(Err(error))),
-            }
-        })?;
-        let mut pid = [0; 4];
-        match File::from(pid_reader).read_exact(&mut pid) {
-            Ok(()) => {
-                let pid = Pid::from_raw(i32::from_ne_bytes(pid));
-                Ok(Command {
-                    command_line: command_line.to_vec(),
-                    pid,
-                    gate: Some(gate_writer),
-                    released,
-                    started,
-                    ended,
-                })
-            }
-            Err(error) => {
-                // Closing the pipe ends a process that waits.
-                drop(gate_writer);
-                Err(started.recv().ok().and_then(Result::err).unwrap_or(error))
-            }
-        }
+    pub fn start(command_line: CommandLine, stop: StopHandle, status: ExecStatus) -> io::Result<Command> {
+        let process = Process::start(&command_line, &stop, &status)?;
+        let pid = process.pid();
+        let (requests, asked) = mpsc::channel();
+        let (keeps, kept) = mpsc::channel();
+        let keeper = Keeper { command_line: command_line.clone(), stop, status, process, _keeps: keeps };
+        thread::Builder::new().name("keeper".into()).spawn(move || keeper.serve(asked))?;
+        Ok(Command { command_line, pid, is_waiting: true, requests: Some(requests), kept })
     }
 
     /// The process id, which is also the id of the task that execs.
     pub fn pid(&self) -> i32 {
-        self.pid.as_raw()
+        self.pid
     }
 
-    /// Releases the exec and waits for its result. Returns true for the first call, false for later ones.
+    /// Releases the exec and waits for its result. Returns true for the first call after a start, false for later
+    /// ones.
     ///
     /// # Errors
     /// Of execve(2), for example that there is no such program.
     pub fn release(&mut self) -> io::Result<bool> {
-        let Some(gate) = self.gate.take() else { return Ok(false) };
-        self.released.store(true, Ordering::Relaxed);
-        write(gate, &[1])?;
-        let started = self.started.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        started.map(|()| true)
+        if !std::mem::take(&mut self.is_waiting) {
+            return Ok(false);
+        }
+        self.ask(Request::Release).map(|()| true)
+    }
+
+    /// Starts the command again if it has ended: a new process that waits before its exec. Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Command::start`].
+    pub fn restart(&mut self) -> io::Result<bool> {
+        let Some(pid) = self.ask(Request::Restart)? else { return Ok(false) };
+        (self.pid, self.is_waiting) = (pid, true);
+        Ok(true)
     }
 
     /// Whether the process still waits before its exec.
     pub fn is_waiting(&self) -> bool {
-        self.gate.is_some()
-    }
-
-    /// The descriptor that releases the exec; none once it is released.
-    pub fn gate(&self) -> Option<BorrowedFd<'_>> {
-        self.gate.as_ref().map(AsFd::as_fd)
+        self.is_waiting
     }
 
     /// Formats the command line for messages.
     pub fn command_line(&self) -> String {
-        self.command_line.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        self.command_line.words.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(Sender<io::Result<T>>) -> Request) -> io::Result<T> {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let (answer, answered) = mpsc::channel();
+        let requests = self.requests.as_ref().ok_or_else(gone)?;
+        requests.send(request(answer)).map_err(|_| gone())?;
+        answered.recv().map_err(|_| gone())?
     }
 }
 
 impl Drop for Command {
     fn drop(&mut self) {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.gate.is_none() && !*ended {
-            // EPERM if the process belongs to another user by now (set-user-id); then it continues.
-            let _ = kill(self.pid, Signal::SIGTERM);
-        }
+        self.requests = None;
+        // An error: the keeper has dropped its end, after it has ended the command.
+        let _ = self.kept.recv();
     }
 }
 
-/// Waits for the end of the command. Its process id is not reused until `ended` is true.
-fn wait_for(mut child: Child, ended: &Mutex<bool>, status: &ExecStatus) {
-    let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else { return };
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-    while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
-    *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    // The process has ended: this reaps it. A command is started once, so nothing else has set the status.
-    if let Ok(ended) = child.wait() {
-        let _ = status.0.set(ended);
+/// The thread that owns the process.
+struct Keeper {
+    command_line: CommandLine,
+    stop: StopHandle,
+    status: ExecStatus,
+    process: Process,
+    /// Dropped last: tells [`Command`] that the process was asked to end.
+    _keeps: Sender<()>,
+}
+
+impl Keeper {
+    /// Answers until the command is dropped. An asker that is gone needs no answer.
+    fn serve(mut self, asked: Receiver<Request>) {
+        for request in asked {
+            match request {
+                Request::Release(answer) => {
+                    let _ = answer.send(self.process.release());
+                }
+                Request::Restart(answer) => {
+                    let _ = answer.send(self.restart());
+                }
+            }
+        }
+    }
+
+    fn restart(&mut self) -> io::Result<Option<i32>> {
+        if !self.process.has_ended() || !self.stop.forget_end_of_command() {
+            return Ok(None);
+        }
+        self.process = Process::start(&self.command_line, &self.stop, &self.status)?;
+        Ok(Some(self.process.pid()))
     }
 }
 
@@ -169,8 +178,10 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn command_line(command_line: &[&str]) -> Vec<OsString> {
-        command_line.iter().map(OsString::from).collect()
+    use crate::plugin::StopReason;
+
+    fn command_line(words: &[&str]) -> CommandLine {
+        CommandLine { words: words.iter().map(OsString::from).collect(), is_silent: false }
     }
 
     fn exists(pid: i32) -> bool {
@@ -181,7 +192,7 @@ mod tests {
     fn a_command_waits_until_it_may_run_and_asks_the_plugin_to_stop_when_it_ends() {
         let (stop, status) = (StopHandle::new(), ExecStatus::default());
         let mut command =
-            Command::start(&command_line(&["sh", "-c", "exit 7"]), stop.clone(), status.clone()).unwrap();
+            Command::start(command_line(&["sh", "-c", "exit 7"]), stop.clone(), status.clone()).unwrap();
         assert!(exists(command.pid()) && command.is_waiting() && !stop.stopping());
         assert!(command.release().unwrap());
         assert!(stop.wait(std::time::Duration::MAX));
@@ -190,19 +201,35 @@ mod tests {
     }
 
     #[test]
+    fn an_ended_command_runs_again_unless_somebody_wants_the_plugin_to_stop() {
+        let (stop, status) = (StopHandle::new(), ExecStatus::default());
+        let mut command =
+            Command::start(command_line(&["sh", "-c", "exit 3"]), stop.clone(), status.clone()).unwrap();
+        assert!(!command.restart().unwrap(), "it waits");
+        let first = command.pid();
+        assert!(command.release().unwrap() && stop.wait(std::time::Duration::MAX));
+        assert!(command.restart().unwrap() && command.is_waiting() && !stop.stopping());
+        assert!(command.pid() != first && exists(command.pid()));
+        assert!(command.release().unwrap() && stop.wait(std::time::Duration::MAX));
+        assert_eq!(status.get().and_then(|status| status.code()), Some(3));
+        stop.ask(StopReason::Asked);
+        assert!(!command.restart().unwrap() && stop.stopping());
+    }
+
+    #[test]
     fn a_missing_program_is_reported_when_it_should_run() {
         let mut command =
-            Command::start(&command_line(&["ks-no-such-program"]), StopHandle::new(), ExecStatus::default())
+            Command::start(command_line(&["ks-no-such-program"]), StopHandle::new(), ExecStatus::default())
                 .unwrap();
         assert_eq!(command.release().unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(Command::start(&[], StopHandle::new(), ExecStatus::default()).is_err());
+        assert!(Command::start(CommandLine::default(), StopHandle::new(), ExecStatus::default()).is_err());
     }
 
     #[test]
     fn dropped_commands_are_killed() {
         for run in [false, true] {
             let mut command =
-                Command::start(&command_line(&["sleep", "1000"]), StopHandle::new(), ExecStatus::default())
+                Command::start(command_line(&["sleep", "1000"]), StopHandle::new(), ExecStatus::default())
                     .unwrap();
             if run {
                 command.release().unwrap();

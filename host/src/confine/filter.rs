@@ -52,8 +52,6 @@ enum Plugins {
     Packets,
     /// Plugins that open events, or load programs that observe or write to buffers of events.
     Events,
-    /// Plugins that may observe a command.
-    Command,
 }
 
 impl Plugins {
@@ -64,7 +62,6 @@ impl Plugins {
             Plugins::Network => confinement.network,
             Plugins::Packets => confinement.packets,
             Plugins::Events => confinement.events || confinement.observing || confinement.buffers,
-            Plugins::Command => confinement.command.is_some(),
         }
     }
 
@@ -75,7 +72,6 @@ impl Plugins {
             Plugins::Network => "with network programs",
             Plugins::Packets => "with socket filters",
             Plugins::Events => "with events or observing programs",
-            Plugins::Command => "with `--exec`",
         }
     }
 }
@@ -94,8 +90,6 @@ pub(super) enum Condition {
     Null { at: u8 },
     /// The id of this process.
     OwnProcess { at: u8 },
-    /// The process id of the observed command.
-    Command { at: u8 },
     /// A descriptor of [`Surroundings::outputs`].
     Output { at: u8 },
     /// Any other descriptor.
@@ -109,8 +103,6 @@ pub(super) enum Condition {
 pub(super) struct Surroundings {
     /// Id of this process.
     pub(super) process: u32,
-    /// Id of the observed command; none if there is none.
-    pub(super) command: Option<u32>,
     /// Descriptors that the thread writes to: ascending, disjoint ranges of numbers, the last number included.
     pub(super) outputs: Vec<(u32, u32)>,
     /// Memory of the program, its libraries and the first stack: ascending, disjoint ranges of addresses.
@@ -132,7 +124,6 @@ impl Condition {
             Condition::OneOf { at, numbers } => numbers.iter().map(|value| number(at, *value)).collect(),
             Condition::Null { at } => vec![Test::Zero { at }],
             Condition::OwnProcess { at } => vec![number(at, surroundings.process)],
-            Condition::Command { at } => surroundings.command.map(|id| number(at, id)).into_iter().collect(),
             Condition::Output { at } => surroundings.outputs.iter().copied().map(between(at)).collect(),
             Condition::NoOutput { at } => surroundings.gaps().into_iter().map(between(at)).collect(),
             Condition::OutsideImage => vec![Test::Outside(surroundings.image.as_slice().into())],
@@ -413,10 +404,6 @@ const CALLS: &[CallGroup] = &[
     .with(
         &[&[Condition::OneOf { at: 0, numbers: &PROCESS_REQUESTS }]],
         "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_CAPBSET_READ`",
-    ),
-    calls(&[(libc::SYS_kill, "kill")], "ending the observed command").only(Plugins::Command).with(
-        &[&[Condition::Command { at: 0 }, Condition::OneOf { at: 1, numbers: &[libc::SIGTERM as u32] }]],
-        "`SIGTERM` to the command",
     ),
     calls(&[(libc::SYS_socket, "socket")], "indices and names of interfaces; attaching to them")
         .only(Plugins::Sockets)

@@ -159,7 +159,7 @@ pub(crate) fn enter_loader(rights: &Rights) -> Result<(), ConfineError> {
         return Ok(());
     }
     let token = std::env::var_os(TOKEN_PATH).map(PathBuf::from);
-    let surroundings = surroundings::now(None, &Outputs::open_now());
+    let surroundings = surroundings::now(&Outputs::open_now());
     emptiness::leave_readable(READABLE.map(PathBuf::from).into_iter().chain(token))?;
     let number = if rights.registers { CALLS.len() } else { CALLS.len() - 1 };
     Ok(install(CALLS.iter().take(number), &surroundings)?)

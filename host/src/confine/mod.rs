@@ -73,8 +73,8 @@ pub struct Confinement {
     pins: Vec<PathBuf>,
     /// Looks up addresses and names of kernel functions.
     symbols: bool,
-    /// Process id of the command that it observes, and sends signals to.
-    command: Option<u32>,
+    /// Lists the BPF programs of the machine, which another thread does for it.
+    lists_programs: bool,
 }
 
 /// The needs that follow from the options of a run rather than from the plugin.
@@ -143,20 +143,14 @@ impl Confinement {
             network: any(Object::needs_net_admin),
             packets: is_of(Class::SocketFilter),
             pins: object.map(bpf::pin::paths).unwrap_or_default(),
+            lists_programs: has("programs.") && policy.check_class(Class::Programs).is_ok(),
             symbols: run.stacks
                 || breakpoints
                 || (has("symbols.") || object.is_some_and(PluginObject::names_functions))
                     && policy.check_class(Class::Symbols).is_ok()
                 || any(|model| model.ksyms.iter().any(|ksym| ksym.kind == KsymKind::Address))
                 || any(asks_for_functions),
-            command: None,
         }
-    }
-
-    /// Allows signals to the process with this id, the command that the plugin observes.
-    #[must_use]
-    pub fn observing_command(self, process: i32) -> Confinement {
-        Confinement { command: u32::try_from(process).ok(), ..self }
     }
 
     /// Confines the calling thread, permanently, and the threads that it starts. They write to these
@@ -170,7 +164,7 @@ impl Confinement {
             crate::tracefs::prepare();
         }
         let opener = Opener::start(self.openable()).map_err(ConfineError::Opener)?;
-        let surroundings = surroundings::now(self.command, outputs);
+        let surroundings = surroundings::now(outputs);
         // Of a thread without root's ids the files are those of a user who was trusted with this process.
         if nix::unistd::geteuid().is_root() {
             sys::access_files_as_nobody();
@@ -190,6 +184,7 @@ impl Confinement {
             programs: self.user_probes,
             processes: self.events,
             pins: self.pins.clone(),
+            loaded_programs: self.lists_programs,
         }
     }
 }

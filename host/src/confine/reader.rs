@@ -109,7 +109,7 @@ const FILES: &[CallGroup] = &[
 /// # Errors
 /// [`ConfineError`]. The thread may then have fewer privileges than before, never more.
 pub(crate) fn enter_reader(files: ReaderFiles) -> Result<(), ConfineError> {
-    let surroundings = surroundings::now(None, &Outputs::open_now());
+    let surroundings = surroundings::now(&Outputs::open_now());
     capabilities::drop_others(&caps::CapsHashSet::new())?;
     let files = match files {
         ReaderFiles::Nothing => &[],

@@ -107,10 +107,9 @@ fn link(number: u32) -> Option<PathBuf> {
 }
 
 /// Returns the facts at this moment.
-pub(super) fn now(command: Option<u32>, outputs: &Outputs) -> Surroundings {
+pub(super) fn now(outputs: &Outputs) -> Surroundings {
     Surroundings {
         process: std::process::id(),
-        command,
         outputs: runs(&outputs.numbers()),
         image: disjoint(sys::loaded_objects().into_iter().chain(first_stack()).collect()),
     }

@@ -90,7 +90,7 @@ pub(crate) struct WorkerFilter(Surroundings);
 impl WorkerFilter {
     /// Prepares the filter of this process.
     pub(crate) fn prepare() -> WorkerFilter {
-        WorkerFilter(surroundings::now(None, &Outputs::open_now()))
+        WorkerFilter(surroundings::now(&Outputs::open_now()))
     }
 
     /// Filters the system calls of the calling thread.
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_plugin_gets_memory_although_the_image_lies_low() {
         let engine = Engine::default();
-        let mut surroundings = surroundings::now(None, &Outputs::open_now());
+        let mut surroundings = surroundings::now(&Outputs::open_now());
         surroundings.image.insert(0, 0x40_0000..0x80_0000);
         let worker = thread::spawn(move || {
             WorkerFilter(surroundings).install().expect("every kernel of the tests has seccomp");

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) may_have_news: bool,
     /// When the host last worked for the plugin, as it does to name the functions of stacks.
     pub(super) worked: Option<Instant>,
+    /// Number of requests that were taken back.
+    pub(super) forgotten: u64,
 }
 
 impl StopHandle {
@@ -75,11 +77,27 @@ impl StopHandle {
         StopHandle::default()
     }
 
-    /// Asks the plugin to stop. The first reason is kept.
+    /// Asks the plugin to stop. The first reason is kept, unless it is the end of the command, which can be taken back.
     pub fn ask(&self, reason: StopReason) {
         self.update(|state| {
-            state.asked.get_or_insert(reason);
+            if matches!(state.asked, None | Some(StopReason::CommandEnded)) {
+                state.asked = Some(reason);
+            }
         });
+    }
+
+    /// Takes a request back that the end of the command has made. Returns false if somebody else asked before: the
+    /// plugin goes on stopping. The next wait may end early once.
+    pub(crate) fn forget_end_of_command(&self) -> bool {
+        let mut is_forgotten = false;
+        self.update(|state| {
+            is_forgotten = state.asked.is_none_or(|reason| reason == StopReason::CommandEnded);
+            if is_forgotten {
+                state.asked = None;
+                state.forgotten += 1;
+            }
+        });
+        is_forgotten
     }
 
     /// Ends the plugin at its next instruction, without asking it. A write that nobody reads fails.

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::outcome::Outcome;
-use super::stop::{StopHandle, StopReason};
+use super::stop::{State, StopHandle, StopReason};
 
 /// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -107,6 +107,29 @@ impl Drop for FinishOnDrop {
 fn wait_for_end(watch: &Watch, interrupt: impl Fn(Interrupt)) -> bool {
     let stop = &watch.stop;
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let asked = wait_for_request(watch, deadline, &interrupt);
+        if asked.finished {
+            return true;
+        }
+        let state = wait_for_grace(watch, asked.forgotten);
+        if state.finished {
+            return true;
+        }
+        // Else the command that it observes was started again.
+        if stop.killed() || state.forgotten == asked.forgotten {
+            break;
+        }
+    }
+    stop.kill();
+    interrupt(Interrupt::End);
+    let abandon_at = Instant::now().checked_add(ABANDON_AFTER);
+    stop.wait_until(abandon_at, |state| state.finished).finished
+}
+
+/// Waits until the plugin has ended or is asked to stop, which it is at the deadline.
+fn wait_for_request(watch: &Watch, deadline: Option<Instant>, interrupt: &impl Fn(Interrupt)) -> State {
+    let stop = &watch.stop;
     let mut tick = Instant::now().checked_add(watch.tick);
     let mut asked_news: Option<Instant> = None;
     loop {
@@ -116,17 +139,14 @@ fn wait_for_end(watch: &Watch, interrupt: impl Fn(Interrupt)) -> bool {
         let state = stop.wait_until(until, |state| {
             state.finished || state.asked.is_some() || state.may_have_news != asks
         });
-        if state.finished {
-            return true;
-        }
-        if state.asked.is_some() {
-            break;
+        if state.finished || state.asked.is_some() {
+            return state;
         }
         let now = Instant::now();
         let is_over = |end: Option<Instant>| end.is_some_and(|end| now >= end);
         if is_over(deadline) {
             stop.ask(StopReason::Timeout);
-            break;
+            return state;
         }
         let has_news = is_over(news) && stop.wake_if_news();
         asked_news = match asked_news {
@@ -140,24 +160,24 @@ fn wait_for_end(watch: &Watch, interrupt: impl Fn(Interrupt)) -> bool {
             interrupt(Interrupt::Look);
         }
     }
+}
+
+/// Waits until a plugin that was asked to stop has ended, its time is over, or the request was taken back: more than
+/// `forgotten` were. The time that the host works for the plugin is none of its own.
+fn wait_for_grace(watch: &Watch, forgotten: u64) -> State {
+    let stop = &watch.stop;
     let asked = Instant::now();
+    let most = asked.checked_add(watch.grace + MOST_WORK);
     let mut grace_ends = asked.checked_add(watch.grace);
     loop {
-        let state = stop.wait_until(grace_ends, |state| state.finished || stop.killed());
-        if state.finished {
-            return true;
+        let is_over = |state: &State| state.finished || stop.killed() || state.forgotten != forgotten;
+        let state = stop.wait_until(grace_ends, is_over);
+        let longer = state.worked.and_then(|worked| worked.checked_add(watch.grace)).min(most);
+        if is_over(&state) || longer <= grace_ends {
+            return state;
         }
-        let longer = state.worked.and_then(|worked| worked.checked_add(watch.grace));
-        let most = asked.checked_add(watch.grace + MOST_WORK);
-        if stop.killed() || longer.min(most) <= grace_ends {
-            break;
-        }
-        grace_ends = longer.min(most);
+        grace_ends = longer;
     }
-    stop.kill();
-    interrupt(Interrupt::End);
-    let abandon_at = Instant::now().checked_add(ABANDON_AFTER);
-    stop.wait_until(abandon_at, |state| state.finished).finished
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -32,6 +32,8 @@ pub enum Class {
     Timer,
     /// Resolves addresses to names.
     Symbols,
+    /// Lists the BPF programs of the machine and what they cost; meanwhile each run of them takes more time.
+    Programs,
     /// Imports an interface of the contract.
     Import,
     /// Decides about packets before the network stack.
@@ -80,7 +82,7 @@ pub(super) const COUNTING_FAMILIES: [&str; 12] = [
 
 impl Class {
     /// All classes, in the order in which messages list them.
-    pub const ALL: [Class; 26] = [
+    pub const ALL: [Class; 27] = [
         Class::Event,
         Class::Scope,
         Class::PerfEvent,
@@ -94,6 +96,7 @@ impl Class {
         Class::SocketFilter,
         Class::Timer,
         Class::Symbols,
+        Class::Programs,
         Class::Import,
         Class::Xdp,
         Class::Tc,
@@ -141,6 +144,7 @@ impl Class {
             Class::SocketFilter => ("socket_filter", "INTERFACE", "see packets"),
             Class::Timer => ("timer", "*", "run programs again and again"),
             Class::Symbols => ("symbols", "OWNER", "read the names of addresses"),
+            Class::Programs => ("programs", "*", "list the BPF programs of all"),
             Class::Import => ("import", "INTERFACE", "call the host so"),
             Class::Xdp => ("xdp", "INTERFACE", "drop, change and redirect packets"),
             Class::Tc => ("tc", "INTERFACE", "drop, change and redirect packets"),
@@ -185,6 +189,7 @@ impl Class {
                 | Class::SocketFilter
                 | Class::Timer
                 | Class::Symbols
+                | Class::Programs
                 | Class::Import
         )
     }

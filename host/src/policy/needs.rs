@@ -11,6 +11,9 @@ use super::Class;
 use super::object::{ObjectError, ObjectSet, PluginObject};
 use crate::text::{MOST_BYTES, visible};
 
+/// The interface whose functions a class of its own allows.
+const PROGRAMS: &str = "programs";
+
 /// One action that a plugin needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
@@ -46,10 +49,16 @@ impl Request {
                 needs.push(need);
             }
         }
-        needs.extend(imports.iter().map(|import| {
+        needs.extend(imports.iter().flat_map(|import| {
             let name = import.strip_prefix("kernelscript:host/").unwrap_or(import);
             let interface = name.split('@').next().unwrap_or_default().to_owned();
-            need(Class::Import, interface, format!("import `{import}`"))
+            let by = format!("import `{import}`");
+            let lists = (interface == PROGRAMS).then(|| Need {
+                class: Class::Programs,
+                target: None,
+                by: display(&by),
+            });
+            lists.into_iter().chain([need(Class::Import, interface, by)])
         }));
         Request { needs, objects }
     }

@@ -11,9 +11,9 @@ use crate::policy::Policy;
 use crate::world::{self, Answers, Served, State};
 
 /// Interfaces that the worker of [`HostileBroker`] may call.
-const INTERFACES: [&str; 14] = [
-    "args", "bpf", "clock", "console", "display", "globals", "layouts", "losses", "maps", "perf", "ring",
-    "symbols", "system", "types",
+const INTERFACES: [&str; 15] = [
+    "args", "bpf", "clock", "console", "display", "globals", "layouts", "losses", "maps", "perf", "programs",
+    "ring", "symbols", "system", "types",
 ];
 
 /// A broker whose plugin has no object, may do nothing, and was asked to stop, so that no call waits.

@@ -35,6 +35,10 @@ impl Host for State {
         Ok(self.has_command)
     }
 
+    fn restart_command(&mut self) -> wasmtime::Result<bool> {
+        State::restart_command(self)
+    }
+
     fn exit(&mut self, code: u8) -> wasmtime::Result<()> {
         Err(wasmtime::Error::new(Exit(code)))
     }

@@ -112,9 +112,7 @@ impl HostHistograms for State {
 
     fn write(&mut self, this: Resource<HistogramsHandle>) -> wasmtime::Result<()> {
         self.show_prints();
-        for histogram in self.table.get_mut(&this)?.take() {
-            self.output.print_histogram(&histogram);
-        }
+        self.output.print_histograms(self.table.get_mut(&this)?);
         Ok(())
     }
 

@@ -38,6 +38,11 @@ impl HostError {
         HostError::Guest(Box::new(failure(ErrorKind::Limit, None, message)))
     }
 
+    /// An answer of the kernel that the caller has explained.
+    pub(super) fn of_kernel(kind: FailureKind, errno: Errno, message: String) -> HostError {
+        guest(kind, Some(errno), message)
+    }
+
     /// A request that can never succeed.
     pub(super) fn invalid(message: String) -> HostError {
         HostError::Guest(Box::new(failure(ErrorKind::Invalid, None, message)))

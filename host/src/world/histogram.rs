@@ -44,7 +44,7 @@ pub struct Summary {
 
 impl Summary {
     /// Returns the mean of the values, rounded down; 0 without values.
-    fn mean(&self) -> i128 {
+    pub(super) fn mean(&self) -> i128 {
         i128::from(self.sum).checked_div_euclid(self.values.into()).unwrap_or(0)
     }
 }

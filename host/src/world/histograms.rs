@@ -61,14 +61,33 @@ impl Histograms {
         Ok(())
     }
 
+    /// Returns the name, made visible.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the number of parts that each key has.
+    pub(super) fn key_len(&self) -> usize {
+        self.entries.first().map_or(0, |entry| entry.key.len())
+    }
+
     /// Removes and returns all histograms, those with the most values first.
     pub(super) fn take(&mut self) -> Vec<Histogram> {
+        self.take_with_keys().into_iter().map(|(_, histogram)| histogram).collect()
+    }
+
+    /// As [`Histograms::take`], each behind its key.
+    pub(super) fn take_with_keys(&mut self) -> Vec<(Vec<Value>, Histogram)> {
         let mut entries = std::mem::take(&mut self.entries);
         self.charge.shrink(u64::MAX);
         entries.sort_by(|one, other| {
             other.values().cmp(&one.values()).then_with(|| compare_keys(&one.key, &other.key))
         });
-        entries.iter().map(|entry| self.histogram(entry)).collect()
+        let with_key = |entry: KeyedCounts| {
+            let histogram = self.histogram(&entry);
+            (entry.key, histogram)
+        };
+        entries.into_iter().map(with_key).collect()
     }
 
     fn histogram(&self, entry: &KeyedCounts) -> Histogram {

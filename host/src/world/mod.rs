@@ -31,6 +31,7 @@ mod misses;
 mod output;
 mod perf;
 mod prints;
+mod programs;
 mod recording;
 mod ring;
 pub(crate) mod served;
@@ -42,6 +43,7 @@ mod symbols;
 mod system;
 mod table;
 pub(crate) mod value;
+mod view;
 pub(crate) mod wasi;
 pub(crate) mod wire;
 
@@ -64,6 +66,7 @@ pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;
 pub use streams::{Form, Said, said_as_json};
+pub use view::{Cell, ShownColumn, ShownRow, ShownTable, View};
 
 /// Returns a linker with those functions of the world that a plugin imports.
 ///

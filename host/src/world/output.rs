@@ -5,6 +5,7 @@
 //! | `print`           | printed by the plugin                             | stdout | no       | yes     |
 //! | `print_values`    | line of values of the plugin                      | stdout | no       | yes     |
 //! | `print_histogram` | histogram of the plugin                           | stdout | no       | yes     |
+//! | `print_histograms`| histograms of the plugin                          | stdout | no       | yes     |
 //! | `print_table`     | table of the plugin                               | stdout | no       | yes     |
 //! | `print_from_host` | lines of the kernel half, lists of events, usage  | stdout | yes      | yes     |
 //! | `plugin_warn`     | warning of the plugin                             | stderr | no       | yes     |
@@ -28,6 +29,7 @@ use std::io;
 
 use super::bindings::kernelscript::host::console::Value;
 use super::histogram::Histogram;
+use super::histograms::Histograms;
 use super::recording::Calls;
 use super::streams::{Said, StreamOptions, Streams};
 use super::table::Table;
@@ -78,6 +80,11 @@ impl Output {
     /// Writes a histogram.
     pub(super) fn print_histogram(&mut self, histogram: &Histogram) {
         self.put(|streams| streams.print_histogram(histogram));
+    }
+
+    /// Writes histograms, and removes them.
+    pub(super) fn print_histograms(&mut self, histograms: &mut Histograms) {
+        self.put(|streams| streams.print_histograms(histograms));
     }
 
     /// Writes a table.

@@ -23,7 +23,7 @@ use super::served::{Broker, MapPages};
 use super::settings::Settings;
 use super::stacks::StackRequest;
 use super::streams::StreamOptions;
-use crate::bpf::statistics::RunTime;
+use crate::bpf::statistics::{RunTime, Statistics};
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
 use crate::display::{EnumNames, TimeZone};
@@ -90,6 +90,8 @@ pub struct State {
     /// Lookups that the audit log contains.
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
+    /// Has the kernel count runs of programs; none until the plugin asks for them.
+    pub(super) program_statistics: Option<Statistics>,
     pub(super) recording: CallRecording,
     pub(super) output: Output,
     limiter: Limiter,
@@ -140,6 +142,7 @@ impl State {
             redraws: options.redraws,
             stdout: options.stdout,
             stderr: options.stderr,
+            view: options.view,
             limit: options.policy.limit(Limit::PrintBytes),
         };
         let output = Output::new(streams, &options.calls, options.stop.clone(), &host_bytes);
@@ -176,6 +179,7 @@ impl State {
             audit: options.audit.map(PluginAudit::new),
             looked: BTreeSet::new(),
             budget: options.bpf_share.map(Budget::new),
+            program_statistics: None,
             recording: CallRecording::of(options.calls),
             output,
             limiter: Limiter::new(limits),
@@ -249,6 +253,19 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Starts the command again if it has ended and nobody else wants the plugin to stop. Returns whether it did.
+    pub(super) fn restart_command(&mut self) -> wasmtime::Result<bool> {
+        let Some(command) = &mut self.command else { return Ok(false) };
+        let is_started = command.restart().map_err(|error| {
+            let message = format!("cannot start `{}` again: {error}", command.command_line());
+            wasmtime::Error::new(Abort(message))
+        })?;
+        if is_started {
+            self.attachments.set_command(command.pid());
+        }
+        Ok(is_started)
     }
 
     /// Checks an action against the policy.

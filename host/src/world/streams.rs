@@ -11,13 +11,16 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
 use super::bindings::kernelscript::host::console::Value;
 use super::histogram::Histogram;
+use super::histograms::Histograms;
 use super::table::{self, RowObject, Table};
+use super::view::{ShownTable, View};
 use crate::host_bytes::{Charge, HostBytes};
 use crate::text::{self, one_line, visible};
 
@@ -79,6 +82,8 @@ pub(super) struct Streams {
     redraws: bool,
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
+    /// Takes tables and histograms.
+    view: Option<Arc<dyn View>>,
     /// The incomplete last line of standard output; in plain form, the incomplete last UTF-8 character.
     begun: Begun,
     /// The incomplete last line of standard error.
@@ -95,6 +100,8 @@ pub(super) struct StreamOptions {
     pub(super) redraws: bool,
     pub(super) stdout: Box<dyn Write + Send>,
     pub(super) stderr: Box<dyn Write + Send>,
+    /// Takes tables and histograms; none if they are written as text.
+    pub(super) view: Option<Arc<dyn View>>,
     /// Limit of the output in bytes per second.
     pub(super) limit: u64,
 }
@@ -126,9 +133,10 @@ struct RowLine<'a> {
 impl Streams {
     /// Starts with no output.
     pub(super) fn new(options: StreamOptions, host_bytes: &HostBytes) -> Streams {
-        let StreamOptions { name, form, raw, redraws, stdout, stderr, limit } = options;
+        let StreamOptions { name, form, raw, redraws, stdout, stderr, view, limit } = options;
         let (begun, begun_error) = (Begun::new(host_bytes), Begun::new(host_bytes));
-        Streams { name, form, raw, redraws, stdout, stderr, begun, begun_error, written: Written::new(limit) }
+        let written = Written::new(limit);
+        Streams { name, form, raw, redraws, stdout, stderr, view, begun, begun_error, written }
     }
 
     /// Returns the plugin's name.
@@ -197,6 +205,10 @@ impl Streams {
         if !self.written.has_room() {
             return Ok(());
         }
+        if self.view.is_some() {
+            self.show(ShownTable::of_histogram(histogram));
+            return Ok(());
+        }
         if self.form != Form::Json {
             return self.print(histogram.to_string().as_bytes());
         }
@@ -205,12 +217,37 @@ impl Streams {
         self.put(&line)
     }
 
+    /// Writes and removes histograms, as far as the rate limit allows.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn print_histograms(&mut self, histograms: &mut Histograms) -> io::Result<()> {
+        if self.view.is_some() {
+            self.show(ShownTable::of_histograms(histograms));
+            return Ok(());
+        }
+        histograms.take().iter().try_for_each(|histogram| self.print_histogram(histogram))
+    }
+
+    /// Shows a table if the rate limit allows it.
+    fn show(&mut self, table: ShownTable) {
+        if let Some(view) = &self.view
+            && self.written.take(table.plain.len())
+        {
+            view.show(table);
+        }
+    }
+
     /// Writes a table, as far as the rate limit allows.
     ///
     /// # Errors
     /// Those of standard output.
     pub(super) fn print_table(&mut self, table: &Table) -> io::Result<()> {
         if !self.written.has_room() {
+            return Ok(());
+        }
+        if self.view.is_some() {
+            self.show(ShownTable::of_table(table));
             return Ok(());
         }
         if self.form != Form::Json {
@@ -241,7 +278,7 @@ impl Streams {
     /// # Errors
     /// Those of standard output.
     pub(super) fn redraw(&mut self) -> io::Result<()> {
-        if self.redraws && self.written.has_room() { self.put(CLEAR) } else { Ok(()) }
+        if self.redraws && self.view.is_none() && self.written.has_room() { self.put(CLEAR) } else { Ok(()) }
     }
 
     /// Writes bytes; above the rate limit only the whole lines at their start that still fit.
@@ -584,8 +621,8 @@ mod tests {
     fn streams(form: Form, raw: bool, limit: u64, host_bytes: u64) -> (Streams, Sink, Sink) {
         let (out, error) = (Sink::default(), Sink::default());
         let (stdout, stderr) = (Box::new(out.clone()), Box::new(error.clone()));
-        let options =
-            StreamOptions { name: "p.wasm".into(), form, raw, redraws: false, stdout, stderr, limit };
+        let (name, redraws, view) = ("p.wasm".into(), false, None);
+        let options = StreamOptions { name, form, raw, redraws, stdout, stderr, view, limit };
         (Streams::new(options, &HostBytes::new(host_bytes)), out, error)
     }
 

@@ -21,4 +21,9 @@ impl Host for State {
         self.note_look("names", "tasks", Decision::Allowed)?;
         Ok(tasks::comm_of(pid).unwrap_or_default())
     }
+
+    fn next_thread(&mut self, process: i32, after: i32) -> wasmtime::Result<Option<i32>> {
+        self.note_look("names", "tasks", Decision::Allowed)?;
+        Ok(tasks::next_thread(process, after))
+    }
 }

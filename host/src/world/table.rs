@@ -63,6 +63,29 @@ impl Table {
         self.title.len() + self.columns.iter().map(column).sum::<usize>()
     }
 
+    /// Returns the title, made visible.
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Returns the rows.
+    pub(super) fn rows(&self) -> &[Vec<Value>] {
+        &self.rows
+    }
+
+    /// Returns the headings of the columns, with their units.
+    pub(super) fn headings(&self) -> impl Iterator<Item = String> {
+        self.columns.iter().map(|column| match &column.unit {
+            Some(unit) => format!("{} ({unit})", column.name),
+            None => column.name.clone(),
+        })
+    }
+
+    /// Whether a column has any number.
+    pub(super) fn has_numbers(&self, column: usize) -> bool {
+        self.rows.iter().filter_map(|row| row.get(column)).any(is_number)
+    }
+
     /// Returns the number of columns.
     pub(super) fn width(&self) -> usize {
         self.columns.len()
@@ -206,7 +229,7 @@ pub(super) fn compare_keys(one: &[Value], other: &[Value]) -> Ordering {
 
 /// Compares two values of a column: numbers by their value, texts by their bytes, and values of other kinds by
 /// kind, `none` first.
-fn compare(one: &Value, other: &Value) -> Ordering {
+pub(super) fn compare(one: &Value, other: &Value) -> Ordering {
     match (integer(one), integer(other)) {
         (Some(one), Some(other)) => return one.cmp(&other),
         (Some(_), None) if float(other).is_none() => return rank(one).cmp(&rank(other)),
@@ -237,7 +260,8 @@ fn integer(value: &Value) -> Option<i128> {
     })
 }
 
-fn float(value: &Value) -> Option<f64> {
+/// Returns the value of a number.
+pub(super) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Float64(number) => Some(*number),
         _ => integer(value).map(|number| number as f64),
@@ -290,19 +314,15 @@ impl fmt::Display for Table {
     /// Writes the title, the headings, and a line for each row. Columns without any number are aligned to the
     /// left.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let heading = |column: &Column| match &column.unit {
-            Some(unit) => format!("{} ({unit})", column.name),
-            None => column.name.clone(),
-        };
         let order = self.order();
-        let mut lines = vec![order.iter().map(|at| heading(&self.columns[*at])).collect::<Vec<_>>()];
+        let headings: Vec<String> = self.headings().collect();
+        let mut lines = vec![order.iter().map(|at| headings[*at].clone()).collect::<Vec<_>>()];
         lines.extend(self.rows.iter().flat_map(|row| self.lines_of(row, &order)));
         let column = |at: usize| lines.iter().filter_map(move |line| line.get(at));
         let widths: Vec<usize> = (0..order.len())
             .map(|at| column(at).map(|text| columns::count(text.as_bytes())).max().unwrap_or(0))
             .collect();
-        let of_numbers: Vec<bool> =
-            order.iter().map(|at| self.rows.iter().filter_map(|row| row.get(*at)).any(is_number)).collect();
+        let of_numbers: Vec<bool> = order.iter().map(|at| self.has_numbers(*at)).collect();
         if !self.title.is_empty() {
             writeln!(f, "{}", self.title)?;
         }

@@ -62,3 +62,4 @@ mod tools;
 mod unprivileged;
 mod uprobes;
 mod userspace;
+mod watch;

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::perf_support::{named, own_thread};
-use ks_host::command::{Command, ExecStatus};
+use ks_host::command::{Command, CommandLine, ExecStatus};
 use ks_host::perf::{
     Attachments, Catalog, ErrorKind, Event, Notice, Options, PerfError, Refusal, State, Sysfs,
 };
@@ -164,7 +164,12 @@ fn root_new_threads_count_with_follow_and_new_processes_do_not() {
 
 fn command(script: &str) -> Command {
     let arguments = ["sh", "-c", script].map(OsString::from);
-    Command::start(&arguments, StopHandle::new(), ExecStatus::default()).unwrap()
+    Command::start(
+        CommandLine { words: arguments.to_vec(), is_silent: false },
+        StopHandle::new(),
+        ExecStatus::default(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -172,7 +177,12 @@ fn root_a_command_is_counted_from_its_exec() {
     let stop = StopHandle::new();
     let arguments =
         ["sh", "-c", &format!("{KILLS}; sh -c '{}'", KILLS.replace("$$", "1"))].map(OsString::from);
-    let mut command = Command::start(&arguments, stop.clone(), ExecStatus::default()).unwrap();
+    let mut command = Command::start(
+        CommandLine { words: arguments.to_vec(), is_silent: false },
+        stop.clone(),
+        ExecStatus::default(),
+    )
+    .unwrap();
     let mut attachments = Attachments::new();
     attachments.set_command(command.pid());
     let options = Options { command: true, cpu: -1, ..Options::default() };

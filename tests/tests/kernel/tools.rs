@@ -9,6 +9,7 @@ mod losses;
 mod memory;
 mod network;
 mod processes;
+mod programs;
 mod scheduling;
 
 use std::fs;
@@ -159,9 +160,9 @@ fn each_tool_is_listed_and_documents_its_options() {
     assert_eq!(listed.iter().map(|tool| tool["name"].as_str().expect("text")).collect::<Vec<_>>(), names);
     for tool in listed {
         assert!(tool["shows"].as_str().is_some_and(|text| text.ends_with('.')), "{tool}");
-        // `stat` opens the events of its options, without programs.
+        // Both have no programs: one opens the events of its options, the other looks at programs of others.
         let attached = tool["attached"].as_array().expect("a list");
-        assert!(!attached.is_empty() || tool["name"] == "stat", "{tool}");
+        assert!(!attached.is_empty() || tool["name"] == "stat" || tool["name"] == "bpfstat", "{tool}");
     }
     let near = finish(command("ks-host").args(["tool", "opensnop"]));
     assert!(near.code == 125 && near.stderr.contains("did you mean `opensnoop`?"), "{near:#?}");

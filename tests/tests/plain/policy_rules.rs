@@ -72,6 +72,19 @@ fn starting_a_timer_needs_permission_for_timers() {
     assert!(judged(&policy, &model).is_ok());
 }
 
+/// The interface that lists BPF programs needs a class beside that of interfaces, and observes.
+#[test]
+fn listing_programs_needs_a_class_of_its_own() {
+    let listing = || Request::new(ObjectSet::default(), &["kernelscript:host/programs@0.2.0".into()]);
+    let mut policy = Policy::nothing();
+    policy.allow_rule("import").expect("a class");
+    let reason = policy.admit(listing(), 1).expect_err("no programs");
+    assert!(reason.contains("`programs`"), "{reason}");
+    policy.allow_rule("programs").expect("a class");
+    assert!(policy.admit(listing(), 1).is_ok() && Policy::observing().admit(listing(), 1).is_ok());
+    assert!(policy.allow_rule("programs=mine").is_err(), "it has no targets");
+}
+
 #[test]
 fn functions_structs_and_pins_are_allowed_by_name() {
     let ksym = |text, kind| Ksym { name: name(text), kind, presence: Presence::Required };

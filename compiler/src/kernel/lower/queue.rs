@@ -1,6 +1,8 @@
 //! Lowers maps without keys: queues and stacks, bloom filters, and stack traces.
 
-use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Size, TaskId, Type, Value};
+use super::super::mir::{
+    BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Size, TaskId, Type, Value,
+};
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, impossible};
 use crate::hir::{Expr, LocalId, MapId, StackOwner, TakeOp};

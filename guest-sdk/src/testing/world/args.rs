@@ -19,6 +19,11 @@ pub(crate) fn has_command() -> bool {
     false
 }
 
+/// As [`has_command`].
+pub(crate) fn restart_command() -> bool {
+    false
+}
+
 /// A test's config blocks always have their defaults.
 pub(crate) fn config(_block: &str, defaults: &[u8]) -> Vec<u8> {
     defaults.to_vec()

@@ -11,6 +11,7 @@ pub(crate) mod layouts;
 pub(crate) mod losses;
 pub(crate) mod maps;
 pub(crate) mod perf;
+pub(crate) mod programs;
 pub(crate) mod ring;
 pub(crate) mod symbols;
 pub(crate) mod system;

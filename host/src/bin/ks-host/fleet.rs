@@ -18,6 +18,7 @@ use nix::sys::signal::Signal;
 
 use crate::prepare::{self, Prepared, Source};
 use crate::stacks::Stacks;
+use crate::watch::WatchRequest;
 use crate::{output, replay};
 
 /// Stack bytes of a thread that waits for a plugin; the plugin has a thread of its own.
@@ -70,6 +71,8 @@ pub(crate) struct Member {
     pub(crate) restart: Restart,
     /// How to show the stacks that the plugin counted; none to show nothing.
     pub(crate) stacks: Option<Stacks>,
+    /// The view of what it prints; none if that is written.
+    pub(crate) watch: Option<WatchRequest>,
     /// Output form of the plugin's prints.
     pub(crate) form: Form,
     /// Whether a new picture replaces the one before.
@@ -205,7 +208,25 @@ impl Fleet {
             if member.source.is_tool {
                 options.called_as = format!("ks-host tool {}", member.name);
             }
+            let watch = match member.watch.as_ref().map(|watch| watch.begin(&member.name)).transpose() {
+                Ok(watch) => watch,
+                Err(error) => {
+                    output::report("ks-host", &with_causes(&*error));
+                    self.lock().slots[index].ended = true;
+                    return crate::HOST_FAILURE;
+                }
+            };
+            if let Some(watch) = &watch {
+                options.view = Some(watch.view());
+                options.stdout = watch.output();
+                options.stderr = watch.messages();
+                // Its output would stand in the middle of the view.
+                options.exec_is_silent = true;
+            }
             let outcome = member.prepared.plugin.run(options);
+            if let Some(watch) = watch {
+                watch.end();
+            }
             self.lock().slots[index].shows = true;
             let stacks_written =
                 member.stacks.as_ref().zip(answer).map(|(stacks, answer)| stacks.show(&member.name, answer));

@@ -29,10 +29,16 @@ mod stacks;
 mod test;
 mod tools;
 mod trace;
+#[cfg(feature = "watch")]
+mod watch;
+#[cfg(not(feature = "watch"))]
+#[path = "watch_absent.rs"]
+mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
@@ -276,12 +282,13 @@ fn raise_descriptor_limit() {
 
 /// Reads a plugin, or compiles a script to one; reports on standard error why a file is neither.
 fn read_plugin(source: &Source, compiling: Compiling<'_>) -> Result<Plugin, u8> {
+    let entry = source.refresh.map_or(EntryPoint::Main, EntryPoint::Refreshed);
     match &source.script {
         Some(text) => {
-            let bytes = compiled(&source.path, text, compiling)?;
+            let bytes = compiled(&source.path, text, entry, compiling)?;
             Plugin::from_bytes(bytes).map_err(|error| not_a_plugin(&source.path, &error))
         }
-        None => read(&source.path, EntryPoint::Main, compiling),
+        None => read(&source.path, entry, compiling),
     }
 }
 
@@ -290,6 +297,8 @@ fn read_plugin(source: &Source, compiling: Compiling<'_>) -> Result<Plugin, u8> 
 enum EntryPoint {
     /// `main` and the functions that it needs.
     Main,
+    /// The same; a script without `main` prints what it keeps in each period of this length.
+    Refreshed(Duration),
     /// The `@test` functions, as `ks build --test` does.
     Tests,
 }
@@ -314,8 +323,8 @@ fn read_script(path: &Path, entry: EntryPoint, compiling: Compiling<'_>) -> Resu
 
 /// Returns the bytes of the plugin that a script without a file is compiled to.
 #[cfg(feature = "script")]
-fn compiled(name: &Path, text: &[u8], compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
-    script::compile_text(name, text, compiling).map_err(not_compiled)
+fn compiled(name: &Path, text: &[u8], entry: EntryPoint, compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
+    script::compile_text(name, text, entry, compiling).map_err(not_compiled)
 }
 
 /// Reports why a script is not compiled, and returns the exit code.
@@ -327,8 +336,8 @@ fn not_compiled(error: anyhow::Error) -> u8 {
 }
 
 #[cfg(not(feature = "script"))]
-fn compiled(name: &Path, _: &[u8], compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
-    read_script(name, EntryPoint::Main, compiling)
+fn compiled(name: &Path, _: &[u8], entry: EntryPoint, compiling: Compiling<'_>) -> Result<Vec<u8>, u8> {
+    read_script(name, entry, compiling)
 }
 
 #[cfg(not(feature = "script"))]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ks_host::{Host, PreparedPlugin};
 use ks_wit::command_output::shown;
@@ -27,18 +28,20 @@ pub(crate) struct Source {
     pub(crate) script: Option<Arc<[u8]>>,
     /// Whether it is a tool of `ks-host tools`.
     pub(crate) is_tool: bool,
+    /// How often a script without `main` prints what it keeps; none: at its end.
+    pub(crate) refresh: Option<Duration>,
 }
 
 impl Source {
     /// A script that has no file.
     pub(crate) fn script(name: &str, text: Vec<u8>) -> Source {
-        Source { path: PathBuf::from(name), script: Some(text.into()), is_tool: false }
+        Source { path: PathBuf::from(name), script: Some(text.into()), is_tool: false, refresh: None }
     }
 }
 
 impl From<PathBuf> for Source {
     fn from(path: PathBuf) -> Source {
-        Source { path, script: None, is_tool: false }
+        Source { path, script: None, is_tool: false, refresh: None }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::apart::Isolation;
 use crate::fleet::{Fleet, Member, Restart};
 use crate::prepare::Source;
 use crate::stacks::{Output, Stacks};
+use crate::watch::WatchRequest;
 use crate::{apart, cache, config, output, output_file, policy, prepare, sign, signals};
 
 /// Arguments of `ks-host run`. No other argument struct is flattened into it: clap could then no longer tell
@@ -40,6 +41,19 @@ pub(crate) struct Args {
     /// Prints as JSON, one object a line: `time`, `plugin` and `line`.
     #[arg(long)]
     json: bool,
+    /// Shows the tables and histograms that the plugin prints in a view on the terminal, which sorts, filters and pauses
+    /// them. A script without `main` is asked for what it keeps as often as this says, else it shows what it prints
+    /// itself. What is shown last is written when the view ends.
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = time,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1s",
+        conflicts_with_all = ["json", "output", "raw", "record", "restart"]
+    )]
+    pub(crate) watch: Option<Duration>,
     /// Writes the plugins' output to this file instead of standard output, which a command of `--exec` writes
     /// to as well.
     #[arg(long, value_name = "FILE")]
@@ -143,13 +157,15 @@ pub(crate) fn run_sources(
     if args.json {
         output::say_as_json();
     }
-    let sources = sources(&args)?;
+    let mut sources = sources(&args)?;
+    sources.iter_mut().for_each(|source| source.refresh = args.watch);
     let several = sources.len() > 1;
     for (given, what) in [
         (!args.arguments.is_empty(), "arguments after `--` are"),
         (!args.exec.is_empty(), "`--exec` is"),
         (args.exec_code, "`--exec-code` is"),
         (!args.stacks.is_empty(), "`--stacks` is"),
+        (args.watch.is_some(), "`--watch` is"),
         (args.record.is_some(), "`--record` is"),
     ] {
         ensure!(
@@ -175,6 +191,10 @@ pub(crate) fn run_sources(
         None => None,
     };
     let fleet = Arc::new(Fleet::new());
+    let watch = match args.watch {
+        Some(_) => Some(WatchRequest::new(signals::request(&fleet))?),
+        None => None,
+    };
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
     let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
@@ -231,6 +251,7 @@ pub(crate) fn run_sources(
         timeout: args.timeout,
         restart: args.restart,
         stacks: stacks.clone(),
+        watch: watch.clone(),
         form,
         redraws: form == Form::Plain && output.is_none() && io::stdout().is_terminal(),
         output: output.clone(),

@@ -11,6 +11,7 @@ use ks_host::Writer;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::fleet::Fleet;
+use crate::watch;
 
 /// A signal that repeats within this time is the same request: timeout(1) sends one to its child and one to
 /// the child's group, and a terminal sends Ctrl-C to the whole group while a parent forwards it.
@@ -38,14 +39,26 @@ pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
                 reload(&mut reloader, &fleet);
             } else if last.is_none_or(|(before, at)| before != signal || at.elapsed() > SAME) {
                 last = Some((signal, Instant::now()));
-                if fleet.stop() {
-                    std::thread::sleep(END_AFTER);
-                    std::process::exit(crate::ENDED.into());
-                }
+                stop(&fleet);
             }
         }
     })?;
     Ok(())
+}
+
+/// Asks the plugins to stop; if they were asked before, ends them and the process.
+fn stop(fleet: &Fleet) {
+    if fleet.stop() {
+        std::thread::sleep(END_AFTER);
+        watch::terminal::restore();
+        std::process::exit(crate::ENDED.into());
+    }
+}
+
+/// Returns what a key does that is for others a signal.
+pub(crate) fn request(fleet: &Arc<Fleet>) -> watch::RequestStop {
+    let fleet = Arc::clone(fleet);
+    Arc::new(move || stop(&fleet))
 }
 
 /// Rereads changed files on a separate thread, which is started at the first request: most runs see none.

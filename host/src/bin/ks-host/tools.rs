@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use serde::Serialize;
 use crate::apart::{Compiling, Isolation};
 use crate::output;
 use crate::prepare::Source;
-use crate::{HOST_FAILURE, compiled, inspect, run};
+use crate::{EntryPoint, HOST_FAILURE, compiled, inspect, run};
 
 /// The names and texts of the scripts, sorted by name.
 static TOOLS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
@@ -121,7 +122,12 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<u8> {
     let text = match tools.first() {
         Some(tool) if args.policy => {
             let name = Path::new(tool.name);
-            return match compiled(name, tool.text.as_bytes(), Compiling::uncached(Isolation::Process)) {
+            return match compiled(
+                name,
+                tool.text.as_bytes(),
+                EntryPoint::Main,
+                Compiling::uncached(Isolation::Process),
+            ) {
                 Ok(plugin) => inspect::write_policy(name, plugin),
                 Err(code) => Ok(code),
             };
@@ -140,7 +146,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let command = clap::Command::new("ks-host tool").disable_help_flag(true);
     let command = run::Args::augment_args(command);
     let (host, own) = split(&command, args.options);
-    let line = [OsString::from("ks-host tool")].into_iter().chain(host);
+    let view = view_form(&tool, &host);
+    let line = [OsString::from("ks-host tool")].into_iter().chain(host).chain(view);
     let line = line.chain([tool.name.into(), "--".into()]).chain(own);
     let parsed = command.try_get_matches_from(line).and_then(|matches| run::Args::from_arg_matches(&matches));
     let mut parsed = match parsed {
@@ -154,6 +161,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     parsed.exec = args.exec;
     let source = Source { is_tool: true, ..Source::script(tool.name, tool.text.as_bytes().to_vec()) };
     run::run_sources(parsed, |_| Ok(vec![source]))
+}
+
+/// The tools that are a view on a terminal, unless an option says how else they print.
+const VIEWS: [&str; 1] = ["top"];
+
+/// Returns the option that makes a tool a view on a terminal.
+fn view_form(tool: &Tool, options: &[OsString]) -> Option<OsString> {
+    let is_form = |option: &OsString| {
+        let name = option.to_str().and_then(|option| option.split('=').next()).unwrap_or_default();
+        ["--watch", "--json", "--output", "--raw", "--record", "--restart"].contains(&name)
+    };
+    let is_view = VIEWS.contains(&tool.name) && cfg!(feature = "watch") && !options.iter().any(is_form);
+    (is_view && io::stdin().is_terminal() && io::stdout().is_terminal()).then(|| "--watch".into())
 }
 
 /// Splits the options after the name of a tool into those of `ks-host run`, with their values, and the tool's own.
@@ -174,7 +194,8 @@ fn split(command: &clap::Command, options: Vec<OsString>) -> (Vec<OsString>, Vec
         match command.get_arguments().find(|argument| argument.get_long() == Some(long)) {
             Some(argument) => {
                 host.push(option);
-                let takes_value = argument.get_action().takes_values() && !has_value;
+                let takes_value =
+                    argument.get_action().takes_values() && !has_value && !argument.is_require_equals_set();
                 host.extend(takes_value.then(|| options.next()).flatten());
             }
             None => own.push(option),

@@ -12,6 +12,7 @@ mod console;
 mod globals;
 mod maps;
 mod perf;
+mod programs;
 mod ring;
 
 use ks_guest::bindings::kernelscript::host::args;
@@ -34,6 +35,7 @@ fn main() {
         Some(("globals", function)) => globals::answer(function, words),
         Some(("maps", function)) => maps::answer(function, words),
         Some(("perf", function)) => perf::answer(function, words),
+        Some(("programs", function)) => programs::answer(function, words),
         Some(("ring", function)) => ring::answer(function, words),
         _ => abort(&format!("no interface of `{function}`")),
     };

@@ -74,11 +74,20 @@ impl Counts {
         let mut numbers = rows.filter(|row| row.get(2) == Some(&event)).filter_map(|row| row[0].parse().ok());
         numbers.next().unwrap_or_else(|| panic!("{self:?}"))
     }
+
+    /// The standard error of the mean of several runs, in percent.
+    fn error_of(&self, event: &str) -> f64 {
+        let rows = self.0.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let mut rows = rows.filter(|row| row.get(2) == Some(&event));
+        let row = rows.next().unwrap_or_else(|| panic!("{self:?}"));
+        row[3].trim_end_matches('%').parse().unwrap_or_else(|_| panic!("{self:?}"))
+    }
 }
 
 /// What the lines of `stat` say of an event, summed.
 fn counted(ran: &Outcome, event: &str) -> u64 {
-    let rows = rows(ran, event).into_iter().filter(|row| row.last() == Some(&event));
+    let is_of = |row: &Vec<&str>| row.last().is_some_and(|name| name.ends_with(event));
+    let rows = rows(ran, event).into_iter().filter(is_of);
     let counts: Vec<u64> = rows.map(|row| row[2].parse().unwrap_or_else(|_| panic!("{ran:#?}"))).collect();
     assert!(!counts.is_empty(), "{ran:#?}");
     counts.iter().sum()
@@ -135,6 +144,89 @@ fn root_stat_counts_each_cpu() {
     assert!(counted(&first, "context-switches") <= sum, "{all:#?} {first:#?}");
 }
 
+/// A script whose runs make one, two, three.. calls of kill(2): each adds a line to a file that it counts.
+fn more_each_time(folder: &Folder, file: &str) -> String {
+    let file = folder.path(file);
+    format!("echo >> {0}; while read -r line; do kill -0 $$; done < {0}", file.display())
+}
+
+#[test]
+fn root_stat_repeats_a_command_as_perf_stat_does() {
+    const EVENTS: &str = "syscalls:sys_enter_kill,sched:sched_process_exec";
+    let folder = Folder::new();
+    // perf mounts tracefs: in a namespace of its own.
+    let mut perf = Command::new("unshare");
+    perf.args(["-m", "perf", "stat", "-x,", "-r", "5", "-e", EVENTS, "-o"]).arg(folder.path("counts"));
+    let script = more_each_time(&folder, "theirs");
+    assert_eq!(finish(perf.args(["sh", "-c", &script])).code, 0);
+    let theirs = Counts(fs::read_to_string(folder.path("counts")).expect("it was written"));
+    let script = more_each_time(&folder, "ours");
+    let ours = around("stat", &["-r", "5", "-e", EVENTS], &["sh", "-c", &script]);
+    // 1 to 5 calls, and one exec each time.
+    for (event, mean) in EVENTS.split(',').zip([3, 1]) {
+        let row = &rows(&ours, event)[0];
+        assert_eq!((row[1], counted(&ours, event)), ("5", mean), "{ours:#?}");
+        // perf 6.1 shows the count of the last run, and the error in percent of that.
+        let error: f64 = row[4].parse::<f64>().expect("a number") * mean as f64;
+        assert!((error - theirs.error_of(event) * theirs.of(event)).abs() <= 0.1, "{ours:#?} {theirs:?}");
+        assert!([mean as f64, mean as f64 * 2.0 - 1.0].contains(&theirs.of(event)), "{theirs:?}");
+    }
+    let without = finish(&mut tool("stat", &["-r", "5"]));
+    assert!(without.code == 1 && without.stdout.contains("--exec"), "{without:#?}");
+}
+
+/// The same command line after `perf stat` and after `stat`: what the command determines is equal, page faults depend on where
+/// things lie in memory.
+#[test]
+fn root_stat_counts_a_command_as_perf_stat_does() {
+    const EVENTS: &str = "syscalls:sys_enter_kill,sched:sched_process_fork,page-faults";
+    let command = ["sh", "-c", "for n in 1 2 3 4 5; do kill -0 $$; ls / | cat > /dev/null; done"];
+    let folder = Folder::new();
+    // perf mounts tracefs: in a namespace of its own.
+    let mut perf = Command::new("unshare");
+    perf.args(["-m", "perf", "stat", "-x,", "-e", EVENTS, "-o"]).arg(folder.path("counts"));
+    assert_eq!(finish(perf.arg("--").args(command)).code, 0);
+    let theirs = Counts(fs::read_to_string(folder.path("counts")).expect("it was written"));
+    let ours = around("stat", &["-e", EVENTS], &command);
+    for event in ["syscalls:sys_enter_kill", "sched:sched_process_fork"] {
+        assert_eq!(counted(&ours, event) as f64, theirs.of(event), "{event} {ours:#?} {theirs:?}");
+    }
+    assert_eq!(counted(&ours, "sys_enter_kill"), 5, "{ours:#?}");
+    let (faults, by_perf) = (counted(&ours, "page-faults") as f64, theirs.of("page-faults"));
+    assert!((faults - by_perf).abs() <= by_perf / 20.0 && faults > 500.0, "{ours:#?} {theirs:?}");
+}
+
+#[test]
+fn root_stat_counts_each_thread() {
+    const EVENT: &str = "syscalls:sys_enter_getpgid";
+    let (pid, calls) = (std::process::id().to_string(), [500, 200]);
+    let threads = calls.map(|calls| {
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let (says, said) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            says.send(nix::unistd::gettid()).expect("somebody waits");
+            wait.recv().expect("it is let go");
+            for _ in 0..calls {
+                nix::unistd::getpgid(None).expect("it has one");
+            }
+        });
+        (said.recv().expect("it says its id").to_string(), release, thread)
+    });
+    let running = RunningTool::begin("stat", &["-p", &pid, "--by", "thread", "-e", EVENT]);
+    let ids = threads.map(|(id, release, thread)| {
+        release.send(()).expect("it waits");
+        thread.join().expect("it ends");
+        id
+    });
+    let ran = running.end();
+    for (id, calls) in ids.iter().zip(calls) {
+        let found: Vec<_> = rows(&ran, EVENT).into_iter().filter(|row| row[1] == id).collect();
+        assert!(found.len() == 1 && found[0][2] == calls.to_string(), "{id} {calls}: {ran:#?}");
+    }
+    let without = finish(&mut tool("stat", &["--by", "thread"]));
+    assert!(without.code == 1 && without.stdout.contains("--pid"), "{without:#?}");
+}
+
 #[test]
 fn root_stat_says_which_events_there_are_not() {
     let ran = around("stat", &["-e", "page-faults,{no-such,minor-faults}"], &["true"]);
@@ -171,6 +263,26 @@ fn root_profile_shows_a_tree_if_nothing_else_is_asked_for() {
     let ran = around("profile", &["-F", "999"], &["sh", "-c", busy]);
     let root: Vec<_> = rows(&ran, " sh").into_iter().filter(|row| row.last() == Some(&"sh")).collect();
     assert!(root.len() == 1 && root[0][1] == "100.0" && ran.stdout.lines().count() > 2, "{ran:#?}");
+}
+
+#[test]
+fn root_top_shows_what_stat_counts() {
+    let dd = Workload::of("/bin/dd");
+    let beside = RunningTool::begin("top", &["--second", "minor-faults"]);
+    let program = ["if=/dev/zero", "of=/dev/null", "bs=1M", "count=20000", "status=none"];
+    let counts =
+        around("stat", &["-e", "page-faults,task-clock"], &[&[dd.path.as_str()], &program[..]].concat());
+    let ran = beside.end();
+    let shown = rows(&ran, &dd.name);
+    let sum = |column: usize| -> u64 {
+        shown.iter().map(|row| row[column].parse::<u64>().expect("a number")).sum()
+    };
+    // While exec runs, the program has its name and is not counted yet, for some pages.
+    let faults = counted(&counts, "page-faults");
+    assert!(sum(3).abs_diff(faults) <= 10 && sum(3) == sum(4), "{ran:#?} {counts:#?}");
+    // A sample in each millisecond of a CPU.
+    let (sampled, us) = (sum(2), counted(&counts, "task-clock") / 1000);
+    assert!(us > 50_000 && sampled.abs_diff(us) <= us / 3 + 20_000, "{sampled} {us} {ran:#?} {counts:#?}");
 }
 
 #[test]

@@ -111,7 +111,7 @@ pub const SOCKET: Call = Call { name: "socket", number: libc::SYS_socket };
 const WRITE: Call = Call { name: "write", number: libc::SYS_write };
 
 /// The classes of a policy that each guest needs to start, and those that the programs of each kind need.
-const NEEDED: [&str; 3] = ["import", "perf_event", "raw_tracepoint"];
+const NEEDED: [&str; 4] = ["import", "perf_event", "programs", "raw_tracepoint"];
 const NEEDED_BY_PROGRAMS: [&str; 10] = [
     "tracepoint",
     "kprobe",

@@ -19,6 +19,7 @@ mod docs;
 mod globals;
 mod maps;
 mod perf;
+mod programs;
 mod ring;
 
 use std::collections::BTreeSet;
@@ -36,13 +37,14 @@ use ks_tests::{Folder, command, finish, guests, repository};
 type Table = (&'static str, fn() -> Vec<Case>);
 
 /// The tables that exist.
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 8] = [
     ("bpf", bpf::cases),
     ("clock", clock::cases),
     ("console", console::cases),
     ("globals", globals::cases),
     ("maps", maps::cases),
     ("perf", perf::cases),
+    ("programs", programs::cases),
     ("ring", ring::cases),
 ];
 
@@ -174,6 +176,11 @@ fn root_maps_fail_as_documented() {
 #[test]
 fn root_perf_fails_as_documented() {
     check("perf");
+}
+
+#[test]
+fn root_programs_fails_as_documented() {
+    check("programs");
 }
 
 #[test]

@@ -44,6 +44,8 @@ struct Request {
     name: String,
     project: String,
     tests: bool,
+    /// Nanoseconds after which a script without `main` prints what it keeps.
+    refresh: Option<u64>,
     /// Whether messages have colours.
     coloured: bool,
 }
@@ -89,8 +91,13 @@ pub(crate) fn compile(script: &Path, entry: EntryPoint, compiling: Compiling<'_>
 }
 
 /// As [`compile`], for a script that has no file; the files that it names lie in the current folder.
-pub(crate) fn compile_text(name: &Path, text: &[u8], compiling: Compiling<'_>) -> anyhow::Result<Vec<u8>> {
-    compile_in(&request(name, UNNAMED_PROJECT, EntryPoint::Main), text, Disk::default(), compiling)
+pub(crate) fn compile_text(
+    name: &Path,
+    text: &[u8],
+    entry: EntryPoint,
+    compiling: Compiling<'_>,
+) -> anyhow::Result<Vec<u8>> {
+    compile_in(&request(name, UNNAMED_PROJECT, entry), text, Disk::default(), compiling)
 }
 
 fn request(name: &Path, project: &str, entry: EntryPoint) -> Request {
@@ -98,6 +105,10 @@ fn request(name: &Path, project: &str, entry: EntryPoint) -> Request {
         name: name.display().to_string(),
         project: project.to_owned(),
         tests: entry == EntryPoint::Tests,
+        refresh: match entry {
+            EntryPoint::Refreshed(period) => u64::try_from(period.as_nanos()).ok(),
+            EntryPoint::Main | EntryPoint::Tests => None,
+        },
         coloured: !output::is_json() && is_coloured(),
     }
 }
@@ -138,6 +149,7 @@ fn built(request: &Request, text: &[u8], files: Arc<dyn Files>, kernel: KernelFi
         files,
         kernel: Arc::new(kernel.types()),
         tests: request.tests,
+        refresh: request.refresh,
         ..Options::new(&request.project)
     };
     let mut checked = match pipeline::parse(&request.name, text, options) {

@@ -1,0 +1,153 @@
+//! What a plugin shows, for a program that draws it itself: tables of typed values instead of text.
+
+use std::cmp::Ordering;
+
+use super::bindings::kernelscript::host::console::Value;
+use super::histogram::Histogram;
+use super::histograms::Histograms;
+use super::table::{Table, cell, compare, float};
+use crate::text::visible;
+
+/// Upper limit of the values of a table; further rows are left out.
+const MAX_CELLS: usize = 1 << 15;
+
+/// Upper limit of a text in bytes; the rest is cut.
+const MAX_TEXT_BYTES: usize = 256;
+
+/// Upper limit of the bytes of a table as text.
+const MAX_PLAIN_BYTES: usize = 1 << 20;
+
+/// Takes the place of standard output for tables and histograms.
+///
+/// It is called on the plugin's thread, which is confined: it makes no system calls but those of locks, and waits for nobody.
+pub trait View: Send + Sync {
+    /// Shows a table, in the place of the last one of the same title.
+    fn show(&self, table: ShownTable);
+}
+
+/// A table, or the histograms of one name. All texts are visible.
+#[derive(Debug, Clone)]
+pub struct ShownTable {
+    /// The title; empty if it has none.
+    pub title: String,
+    /// Its columns; none for a histogram that stands alone.
+    pub columns: Vec<ShownColumn>,
+    /// Its rows, as the plugin has sorted them.
+    pub rows: Vec<ShownRow>,
+    /// How many more rows there are.
+    pub left_out: usize,
+    /// The table as text of several lines.
+    pub plain: String,
+}
+
+/// A column.
+#[derive(Debug, Clone)]
+pub struct ShownColumn {
+    /// The heading, with the unit if there is one.
+    pub heading: String,
+    /// Whether it has numbers, which are aligned to the right.
+    pub is_number: bool,
+}
+
+/// A row.
+#[derive(Debug, Clone)]
+pub struct ShownRow {
+    /// A value for each column.
+    pub cells: Vec<Cell>,
+    /// The histogram that the row stands for; none for a row of values.
+    pub histogram: Option<Histogram>,
+}
+
+/// A value.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The value as text of one line.
+    pub text: String,
+    /// The value; none for texts, which are compared as such.
+    value: Option<Value>,
+}
+
+impl Cell {
+    fn new(value: &Value) -> Cell {
+        let text = visible(&cell(value), MAX_TEXT_BYTES).into_owned();
+        let value = (!matches!(value, Value::Text(_))).then(|| value.clone());
+        Cell { text, value }
+    }
+
+    /// Compares two values: numbers by their value, texts by their bytes, and values of other kinds by kind.
+    pub fn compare(&self, other: &Cell) -> Ordering {
+        match (&self.value, &other.value) {
+            (Some(one), Some(other)) => compare(one, other),
+            (None, None) => self.text.cmp(&other.text),
+            (one, _) => one.is_none().cmp(&true).reverse(),
+        }
+    }
+
+    /// Returns the value of a number.
+    pub fn number(&self) -> Option<f64> {
+        float(self.value.as_ref()?)
+    }
+}
+
+impl ShownTable {
+    pub(super) fn of_table(table: &Table) -> ShownTable {
+        let columns: Vec<ShownColumn> = table
+            .headings()
+            .enumerate()
+            .map(|(at, heading)| ShownColumn { heading, is_number: table.has_numbers(at) })
+            .collect();
+        let most = MAX_CELLS / columns.len().max(1);
+        let row = |row: &Vec<Value>| ShownRow { cells: row.iter().map(Cell::new).collect(), histogram: None };
+        ShownTable {
+            title: table.title().to_owned(),
+            columns,
+            rows: table.rows().iter().take(most).map(row).collect(),
+            left_out: table.rows().len().saturating_sub(most),
+            plain: cut(table.to_string()),
+        }
+    }
+
+    /// Takes the histograms; each is a row with its key, and the number, sum and mean of its values.
+    pub(super) fn of_histograms(histograms: &mut Histograms) -> ShownTable {
+        let title = histograms.name().to_owned();
+        let keys = histograms.key_len();
+        let key_heading = |at: usize| if keys == 1 { "key".to_owned() } else { format!("key {}", at + 1) };
+        let column = |heading: String, is_number| ShownColumn { heading, is_number };
+        let columns = (0..keys).map(|at| column(key_heading(at), false));
+        let columns: Vec<ShownColumn> =
+            columns.chain(["count", "sum", "mean"].map(|name| column(name.to_owned(), true))).collect();
+        let most = MAX_CELLS / columns.len();
+        let mut taken = histograms.take_with_keys();
+        let left_out = taken.len().saturating_sub(most);
+        taken.truncate(most);
+        let plain = taken.iter().map(|(_, histogram)| histogram.to_string()).collect();
+        let rows = taken.into_iter().map(|(key, histogram)| {
+            let numbers = histogram.summary.as_ref().map(|summary| {
+                let mean = i64::try_from(summary.mean()).unwrap_or_default();
+                [Value::Unsigned64(summary.values), Value::Signed64(summary.sum), Value::Signed64(mean)]
+            });
+            let cells = key.iter().chain(numbers.iter().flatten()).map(Cell::new).collect();
+            ShownRow { cells, histogram: Some(histogram) }
+        });
+        ShownTable { title, columns, rows: rows.collect(), left_out, plain: cut(plain) }
+    }
+
+    pub(super) fn of_histogram(histogram: &Histogram) -> ShownTable {
+        ShownTable {
+            title: histogram.title.clone(),
+            columns: Vec::new(),
+            rows: vec![ShownRow { cells: Vec::new(), histogram: Some(histogram.clone()) }],
+            left_out: 0,
+            plain: cut(histogram.to_string()),
+        }
+    }
+}
+
+/// Cuts a text behind its last whole line that fits.
+fn cut(mut text: String) -> String {
+    if text.len() > MAX_PLAIN_BYTES {
+        let end = text.as_bytes()[..MAX_PLAIN_BYTES].iter().rposition(|byte| *byte == b'\n');
+        text.truncate(end.map_or(0, |end| end + 1));
+    }
+    text
+}
