@@ -9,7 +9,7 @@ use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{
     BinaryOp, Callee, Condition, FunctionOrigin, Helper, Loops, MapSymbol, MirFunction, Op, Origin, Program,
-    Size, Target, Terminator, Type, Value, verify::verify,
+    Size, Target, TaskId, Terminator, Type, Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
 
@@ -55,7 +55,8 @@ fn optimised(function: MirFunction) -> MirFunction {
     settles(program.clone());
     run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})
         .expect("the rules of MIR are kept");
-    program.functions.remove(0)
+    let own = program.functions.iter().position(|one| one.origin == FunctionOrigin::Script);
+    program.functions.remove(own.expect("no pass removes it"))
 }
 
 /// Checks that a pass which did not run again, because nothing that it depends on changed, would have found
@@ -536,6 +537,52 @@ fn left_before_a_branch(other: bool) -> usize {
 #[test]
 fn an_operation_that_only_one_path_reads_is_executed_there() {
     assert_eq!([left_before_a_branch(false), left_before_a_branch(true)], [0, 1]);
+}
+
+#[test]
+fn task_ids_are_read_once_in_a_run() {
+    let mut b = builder();
+    let kinds = [TaskId::Process, TaskId::Process, TaskId::Thread];
+    let [first, again, thread] = kinds.map(|id| b.call(Type::I32, Callee::TaskId(id), Vec::new()));
+    let mixed = b.binary(BinaryOp::Mul, first, again);
+    let mixed = b.binary(BinaryOp::Xor, mixed, thread);
+    let wide = b.value(Type::I64, Op::ZeroExtend(mixed));
+    b.ret(wide);
+    let ops = ops(&optimised(b.finish()));
+    let calls = |callee: &dyn Fn(&Callee) -> bool| {
+        ops.iter().filter(|op| matches!(op, Op::Call { callee: called, .. } if callee(called))).count()
+    };
+    assert_eq!(calls(&|callee| *callee == Callee::Helper(Helper::GetCurrentPidTgid)), 2);
+    assert_eq!(calls(&|callee| matches!(callee, Callee::Function(_))), 2);
+    assert_eq!(calls(&|callee| matches!(callee, Callee::TaskId(_))), 0);
+}
+
+/// Whether a byte, changed by an operation, is known to be below a limit.
+fn is_known_below(op: BinaryOp, right: u64, limit: u64) -> bool {
+    let mut b = builder();
+    let number = parameter(&mut b);
+    let byte = b.binary_const(BinaryOp::And, number, 0xff);
+    let changed = b.binary_const(op, byte, right);
+    let holds = b.compare_const(Condition::Lt, changed, limit);
+    let wide = b.value(Type::I64, Op::ZeroExtend(holds));
+    b.ret(wide);
+    ops(&optimised(b.finish())) == [Op::Const(1)]
+}
+
+#[test]
+fn bounds_follow_shifts_products_and_joined_bits() {
+    for (op, right, most) in [
+        (BinaryOp::Shl, 2, 0xff << 2),
+        (BinaryOp::Shl, 55, 0xff << 55),
+        (BinaryOp::Mul, 1000, 255_000),
+        (BinaryOp::Or, 0x100, 0x1ff),
+    ] {
+        assert!(is_known_below(op, right, most + 1), "{op:?} {right}");
+        assert!(!is_known_below(op, right, most), "{op:?} {right}");
+    }
+    // What may overflow has no bounds.
+    assert!(!is_known_below(BinaryOp::Shl, 60, u64::MAX));
+    assert!(!is_known_below(BinaryOp::Mul, (1 << 40) + 1, u64::MAX));
 }
 
 #[test]
