@@ -69,21 +69,11 @@ impl Checker<'_> {
             self.declare_name(&global.name, Symbol::Error);
             return;
         }
+        let name = (self.full_name(&global.name), global.name.span);
         let id = self.maps.push(Map {
-            name: self.full_name(&global.name),
-            span: global.name.span,
-            kind: MapKind::PercpuArray,
-            key: self.types.common().u32,
-            value: ty,
-            objects: false,
-            max_entries: 1,
-            size_option: None,
-            flags: 0,
-            numa_node: 0,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
-            locked: false,
-            double_buffer: None,
+            ..Map::new(name, MapKind::PercpuArray, self.types.common().u32, ty, 1)
         });
         self.declare_name(&global.name, Symbol::PerCpu(id));
     }

@@ -135,22 +135,8 @@ impl Body<'_, '_> {
         self.checker.check_key(MapKind::Hash, key, used.key.span);
         self.checker.check_value(MapKind::Hash, value, used.span);
         let name = ast::Ident { name: used.name.to_owned(), span: used.span };
-        let map = self.checker.maps.push(Map {
-            name: name.name.clone(),
-            span: used.span,
-            kind: MapKind::Hash,
-            key,
-            value,
-            objects: false,
-            max_entries: DEFAULT_ENTRIES,
-            size_option: None,
-            flags: 0,
-            numa_node: 0,
-            pinned: false,
-            kernel_only: false,
-            locked: false,
-            double_buffer: None,
-        });
+        let named = (name.name.clone(), used.span);
+        let map = self.checker.maps.push(Map::new(named, MapKind::Hash, key, value, DEFAULT_ENTRIES));
         self.checker.implied.insert(map);
         self.checker.declare_name(&name, Symbol::Map(map));
     }

@@ -155,21 +155,13 @@ impl Checker<'_> {
             self.declare_name(&global.name, Symbol::Error);
             return;
         }
+        let name = (self.full_name(&global.name), global.name.span);
         let id = self.maps.push(Map {
-            name: self.full_name(&global.name),
-            span: global.name.span,
-            kind,
-            key: types.0,
-            value: types.1,
-            objects: false,
-            max_entries,
-            size_option: None,
             flags,
             numa_node,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
-            locked: false,
-            double_buffer: None,
+            ..Map::new(name, kind, types.0, types.1, max_entries)
         });
         self.declare_name(&global.name, Symbol::Map(id));
     }

@@ -92,22 +92,8 @@ impl Checker<'_> {
         }
         let common = self.types.common();
         let value = self.types.intern(TypeKind::Array(common.u64, depth.into()));
-        let map = self.maps.push(Map {
-            name: String::new(),
-            span,
-            kind: MapKind::StackTrace,
-            key: common.i64,
-            value,
-            objects: false,
-            max_entries: ENTRIES,
-            size_option: None,
-            flags: 0,
-            numa_node: 0,
-            pinned: false,
-            kernel_only: false,
-            locked: false,
-            double_buffer: None,
-        });
+        let unnamed = (String::new(), span);
+        let map = self.maps.push(Map::new(unnamed, MapKind::StackTrace, common.i64, value, ENTRIES));
         self.own_stacks.insert(depth, map);
         map
     }

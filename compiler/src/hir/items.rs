@@ -396,6 +396,32 @@ pub struct StoredValue {
 }
 
 impl Map {
+    /// Creates a map without any option.
+    pub fn new(
+        (name, span): (String, Span),
+        kind: MapKind,
+        key: TypeId,
+        value: TypeId,
+        max_entries: u32,
+    ) -> Map {
+        Map {
+            name,
+            span,
+            kind,
+            key,
+            value,
+            objects: false,
+            max_entries,
+            size_option: None,
+            flags: 0,
+            numa_node: 0,
+            pinned: false,
+            kernel_only: false,
+            locked: false,
+            double_buffer: None,
+        }
+    }
+
     /// Returns the layout of the values in the kernel; in per-CPU kinds, of one CPU's.
     pub fn stored_value(&self, types: &Types) -> StoredValue {
         if !self.locked {
