@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args as _, FromArgMatches as _};
-use ks_compiler::implicit_main::PROFILE;
 use ks_host::near::near;
 use ks_wit::command_output::{json_text, shown, write_lines};
 use ks_wit::program_kind::PROGRAM_KINDS;
@@ -64,13 +63,20 @@ struct Tool {
     text: &'static str,
 }
 
+/// Attributes of programs that stand for others: only what compiles scripts has them.
+#[cfg(feature = "script")]
+const SHORT: &[&str] = &[ks_compiler::implicit_main::PROFILE.0];
+#[cfg(not(feature = "script"))]
+const SHORT: &[&str] = &[];
+
 impl Tool {
     fn new(&(name, text): &(&'static str, &'static str)) -> Tool {
         // `ks fmt` writes each attribute at the start of a line.
         let attributes = text.lines().filter_map(|line| line.strip_prefix('@'));
         let programs = attributes.filter(|line| {
             let name = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
-            name == Some(PROFILE.0) || PROGRAM_KINDS.iter().any(|row| Some(row.name) == name)
+            name.is_some_and(|name| SHORT.contains(&name))
+                || PROGRAM_KINDS.iter().any(|row| Some(row.name) == name)
         });
         Tool {
             name,
