@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Error};
 use super::members::has_function;
 
 /// The list of symbols. Everybody may read its names.
-const SYMBOLS: &str = "/proc/kallsyms";
+pub(super) const SYMBOLS: &str = "/proc/kallsyms";
 
 /// Returns those of the names that are functions of the running kernel.
 ///

@@ -11,6 +11,7 @@ use ks_compiler::object::btf::{BtfKind, SplitBtf, Type, TypeId};
 use ks_compiler::object::look::{Descriptors, KsymUse, ResolvedKsyms, SlotBytes, last_look};
 use ks_compiler::object::model::{Ksym, KsymKind, Presence, ProgramId};
 
+use super::kernel_functions::SYMBOLS;
 use super::kernel_types;
 use super::loader::{Prepared, PreparedModule};
 use super::object::is_section_map;
@@ -92,8 +93,6 @@ struct KernelNames {
 
 /// Addresses by symbol; two symbols may have one name.
 type Symbols = BTreeMap<String, BTreeSet<u64>>;
-
-const SYMBOLS: &str = "/proc/kallsyms";
 
 impl KernelNames {
     /// Checks that the types found by the loader have the requested names, in the kernel or in the module that

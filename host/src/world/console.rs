@@ -118,12 +118,9 @@ impl HostHistograms for State {
 
     fn write_top(&mut self, this: Resource<HistogramsHandle>, histograms: u32) -> wasmtime::Result<()> {
         self.show_prints();
-        let all = self.table.get_mut(&this)?.take();
-        let most = all.len().min(histograms as usize);
-        for histogram in &all[..most] {
-            self.output.print_histogram(histogram);
-        }
-        self.output.print_rest(all.len() - most);
+        let all = self.table.get_mut(&this)?;
+        all.cut(histograms as usize);
+        self.output.print_histograms(all);
         Ok(())
     }
 

@@ -17,6 +17,8 @@ pub struct Histograms {
     name: String,
     scale: Scale,
     entries: Vec<KeyedCounts>,
+    /// The number of those that were cut.
+    others: usize,
     /// Charge for the entries.
     charge: Charge,
 }
@@ -40,7 +42,7 @@ impl Histograms {
     /// Creates histograms without any key.
     pub(super) fn new(name: &str, scale: Scale, host_bytes: &HostBytes) -> Histograms {
         let name = visible(name, MAX_NAME_BYTES).into_owned();
-        Histograms { name, scale, entries: Vec::new(), charge: host_bytes.start() }
+        Histograms { name, scale, entries: Vec::new(), others: 0, charge: host_bytes.start() }
     }
 
     /// Returns the bytes of the name.
@@ -71,6 +73,24 @@ impl Histograms {
         self.entries.first().map_or(0, |entry| entry.key.len())
     }
 
+    /// Returns the number of histograms that were cut.
+    pub(super) fn others(&self) -> usize {
+        self.others
+    }
+
+    /// Removes the histograms behind those with the most values.
+    pub(super) fn cut(&mut self, most: usize) {
+        self.sort();
+        self.others = self.entries.len().saturating_sub(most);
+        self.entries.truncate(most);
+    }
+
+    fn sort(&mut self) {
+        self.entries.sort_by(|one, other| {
+            other.values().cmp(&one.values()).then_with(|| compare_keys(&one.key, &other.key))
+        });
+    }
+
     /// Removes and returns all histograms, those with the most values first.
     pub(super) fn take(&mut self) -> Vec<Histogram> {
         self.take_with_keys().into_iter().map(|(_, histogram)| histogram).collect()
@@ -78,11 +98,10 @@ impl Histograms {
 
     /// As [`Histograms::take`], each behind its key.
     pub(super) fn take_with_keys(&mut self) -> Vec<(Vec<Value>, Histogram)> {
-        let mut entries = std::mem::take(&mut self.entries);
+        self.sort();
+        let entries = std::mem::take(&mut self.entries);
+        self.others = 0;
         self.charge.shrink(u64::MAX);
-        entries.sort_by(|one, other| {
-            other.values().cmp(&one.values()).then_with(|| compare_keys(&one.key, &other.key))
-        });
         let with_key = |entry: KeyedCounts| {
             let histogram = self.histogram(&entry);
             (entry.key, histogram)

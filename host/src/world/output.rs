@@ -92,11 +92,6 @@ impl Output {
         self.put(|streams| streams.print_table(table));
     }
 
-    /// Writes how many others there are than those that were written.
-    pub(super) fn print_rest(&mut self, others: usize) {
-        self.put(|streams| streams.print_rest(others));
-    }
-
     /// Begins a new picture on a terminal.
     pub(super) fn redraw(&mut self) {
         self.put(Streams::redraw);

@@ -226,7 +226,9 @@ impl Streams {
             self.show(ShownTable::of_histograms(histograms));
             return Ok(());
         }
-        histograms.take().iter().try_for_each(|histogram| self.print_histogram(histogram))
+        let others = histograms.others();
+        histograms.take().iter().try_for_each(|histogram| self.print_histogram(histogram))?;
+        self.print_rest(others)
     }
 
     /// Shows a table if the rate limit allows it.
@@ -266,7 +268,7 @@ impl Streams {
     ///
     /// # Errors
     /// Those of standard output.
-    pub(super) fn print_rest(&mut self, others: usize) -> io::Result<()> {
+    fn print_rest(&mut self, others: usize) -> io::Result<()> {
         if others == 0 || self.form == Form::Json {
             return Ok(());
         }

@@ -159,20 +159,33 @@ impl Table {
     }
 
     /// Returns the columns in the order in which they are shown: those of several lines come last.
-    fn order(&self) -> Vec<usize> {
+    pub(super) fn order(&self) -> Vec<usize> {
         let (last, first): (Vec<usize>, Vec<usize>) =
             (0..self.columns.len()).partition(|at| self.of_lines.contains(at));
         [first, last].concat()
+    }
+
+    /// Returns the number of rows that were cut.
+    pub(super) fn others(&self) -> usize {
+        self.others
+    }
+
+    /// Returns the lines of a value; none if the texts of its column have one.
+    pub(super) fn lines_at(&self, column: usize, value: &Value) -> Option<Vec<String>> {
+        match value {
+            Value::Text(text) if self.of_lines.contains(&column) => Some(lines(text)),
+            _ => None,
+        }
     }
 
     /// Returns the lines of a row, each with a text for each column.
     fn lines_of(&self, row: &[Value], order: &[usize]) -> Vec<Vec<String>> {
         let cells: Vec<Vec<String>> = order
             .iter()
-            .map(|at| match row.get(*at) {
-                Some(Value::Text(text)) if self.of_lines.contains(at) => lines(text),
-                Some(value) => vec![cell(value)],
-                None => Vec::new(),
+            .map(|at| {
+                row.get(*at).map_or(Vec::new(), |value| {
+                    self.lines_at(*at, value).unwrap_or_else(|| vec![cell(value)])
+                })
             })
             .collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(0);
@@ -190,10 +203,7 @@ impl Table {
         self.rows.iter().map(move |row| {
             let members = self.columns.iter().zip(row).enumerate();
             let member = |(at, (column, value)): (usize, (&Column, &Value))| {
-                let value = match value {
-                    Value::Text(text) if self.of_lines.contains(&at) => lines(text).into(),
-                    value => json(value),
-                };
+                let value = self.lines_at(at, value).map_or_else(|| json(value), Into::into);
                 (column.name.clone(), value)
             };
             RowObject { table: &self.title, row: members.map(member).collect(), units: units.clone() }

@@ -54,6 +54,8 @@ pub struct ShownColumn {
 pub struct ShownRow {
     /// A value for each column.
     pub cells: Vec<Cell>,
+    /// The lines of its texts of several lines, such as stacks.
+    pub lines: Vec<String>,
     /// The histogram that the row stands for; none for a row of values.
     pub histogram: Option<Histogram>,
 }
@@ -91,18 +93,30 @@ impl Cell {
 
 impl ShownTable {
     pub(super) fn of_table(table: &Table) -> ShownTable {
-        let columns: Vec<ShownColumn> = table
-            .headings()
-            .enumerate()
-            .map(|(at, heading)| ShownColumn { heading, is_number: table.has_numbers(at) })
-            .collect();
+        let (order, headings) = (table.order(), table.headings().collect::<Vec<_>>());
+        let column =
+            |at: &usize| ShownColumn { heading: headings[*at].clone(), is_number: table.has_numbers(*at) };
+        let columns: Vec<ShownColumn> = order.iter().map(column).collect();
         let most = MAX_CELLS / columns.len().max(1);
-        let row = |row: &Vec<Value>| ShownRow { cells: row.iter().map(Cell::new).collect(), histogram: None };
+        let row = |row: &Vec<Value>| {
+            let mut lines = Vec::new();
+            let cell = |(at, value)| match table.lines_at(at, value) {
+                // Innermost first, with the sign between functions that folded stacks have.
+                Some(own) => {
+                    let cell = Cell::new(&Value::Text(own.join(";").into()));
+                    lines.extend(own);
+                    cell
+                }
+                None => Cell::new(value),
+            };
+            let cells = order.iter().filter_map(|at| Some((*at, row.get(*at)?))).map(cell).collect();
+            ShownRow { cells, lines, histogram: None }
+        };
         ShownTable {
             title: table.title().to_owned(),
             columns,
             rows: table.rows().iter().take(most).map(row).collect(),
-            left_out: table.rows().len().saturating_sub(most),
+            left_out: table.rows().len().saturating_sub(most) + table.others(),
             plain: cut(table.to_string()),
         }
     }
@@ -117,8 +131,9 @@ impl ShownTable {
         let columns: Vec<ShownColumn> =
             columns.chain(["count", "sum", "mean"].map(|name| column(name.to_owned(), true))).collect();
         let most = MAX_CELLS / columns.len();
+        let others = histograms.others();
         let mut taken = histograms.take_with_keys();
-        let left_out = taken.len().saturating_sub(most);
+        let left_out = taken.len().saturating_sub(most) + others;
         taken.truncate(most);
         let plain = taken.iter().map(|(_, histogram)| histogram.to_string()).collect();
         let rows = taken.into_iter().map(|(key, histogram)| {
@@ -127,7 +142,7 @@ impl ShownTable {
                 [Value::Unsigned64(summary.values), Value::Signed64(summary.sum), Value::Signed64(mean)]
             });
             let cells = key.iter().chain(numbers.iter().flatten()).map(Cell::new).collect();
-            ShownRow { cells, histogram: Some(histogram) }
+            ShownRow { cells, lines: Vec::new(), histogram: Some(histogram) }
         });
         ShownTable { title, columns, rows: rows.collect(), left_out, plain: cut(plain) }
     }
@@ -136,7 +151,7 @@ impl ShownTable {
         ShownTable {
             title: histogram.title.clone(),
             columns: Vec::new(),
-            rows: vec![ShownRow { cells: Vec::new(), histogram: Some(histogram.clone()) }],
+            rows: vec![ShownRow { cells: Vec::new(), lines: Vec::new(), histogram: Some(histogram.clone()) }],
             left_out: 0,
             plain: cut(histogram.to_string()),
         }
@@ -150,4 +165,48 @@ fn cut(mut text: String) -> String {
         text.truncate(end.map_or(0, |end| end + 1));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bindings::kernelscript::host::console::{Column, Scale};
+    use super::super::histograms::KeyedCounts;
+    use super::*;
+    use crate::host_bytes::HostBytes;
+
+    #[test]
+    fn a_stack_is_a_text_of_its_row_and_lines_of_their_own() {
+        let columns = ["stack", "count"].map(|name| Column { name: name.into(), unit: None });
+        let mut table = Table::new("n", columns.into(), &HostBytes::new(1 << 20));
+        table.set_lines(0);
+        for (stack, count) in [("read\nsys_read", 2), ("open", 1)] {
+            table.append(vec![Value::Text(stack.into()), Value::Unsigned64(count)]).expect("there is room");
+        }
+        table.cut(1);
+        let shown = ShownTable::of_table(&table);
+        let headings: Vec<&str> = shown.columns.iter().map(|column| column.heading.as_str()).collect();
+        let [row] = shown.rows.as_slice() else { panic!("{shown:?}") };
+        let cells: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
+        assert_eq!((headings, cells), (vec!["count", "stack"], vec!["2", "read;sys_read"]));
+        assert_eq!(
+            (row.lines.as_slice(), shown.left_out),
+            (["read".to_owned(), "sys_read".into()].as_slice(), 1)
+        );
+    }
+
+    #[test]
+    fn histograms_that_were_cut_are_counted_as_left_out() {
+        let mut histograms = Histograms::new("lat", Scale::Log2, &HostBytes::new(1 << 20));
+        for (key, count) in [(1, 1), (2, 3), (3, 2)] {
+            let mut counts = vec![0; 65];
+            counts[1] = count;
+            let one = KeyedCounts { key: vec![Value::Unsigned32(key)], below_zero: 0, sum: 1, counts };
+            histograms.append(one).expect("there is room");
+        }
+        histograms.cut(2);
+        let shown = ShownTable::of_histograms(&mut histograms);
+        let keys: Vec<&str> = shown.rows.iter().map(|row| row.cells[0].text.as_str()).collect();
+        assert_eq!((keys, shown.left_out), (vec!["2", "3"], 1));
+        assert_eq!((histograms.others(), histograms.take().len()), (0, 0));
+    }
 }

@@ -13,6 +13,7 @@ use ks_wit::target::UprobeTarget;
 use libbpf_rs::btf::{Btf, BtfType, types};
 use nix::errno::Errno;
 
+use super::kernel_functions::SYMBOLS;
 use super::print;
 use crate::tracefs::{self, TracefsError};
 use sys::Like;
@@ -207,9 +208,9 @@ impl Features {
 
     /// Tests whether the kernel lists a variable among its symbols, with its address.
     pub fn variable(&self, name: &str) -> Answer {
-        let symbols = match std::fs::read_to_string("/proc/kallsyms") {
+        let symbols = match symbols() {
             Ok(symbols) => symbols,
-            Err(error) => return Answer::Unknown(format!("cannot read /proc/kallsyms: {error}")),
+            Err(error) => return Answer::Unknown(error),
         };
         let mut lines = symbols.lines().map(|line| line.split_ascii_whitespace());
         match lines.find_map(|mut fields| {
@@ -337,10 +338,12 @@ struct Symbol {
     module: Option<String>,
 }
 
+fn symbols() -> Result<String, String> {
+    fs::read_to_string(SYMBOLS).map_err(|error| format!("cannot read {SYMBOLS}: {error}"))
+}
+
 fn symbol(name: &str) -> Result<Option<Symbol>, String> {
-    let path = "/proc/kallsyms";
-    let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    Ok(text.lines().find_map(|line| {
+    Ok(symbols()?.lines().find_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let is_code = fields.next().is_some_and(|kind| kind.eq_ignore_ascii_case("t"));
         let module = |fields: &mut dyn Iterator<Item = &str>| {

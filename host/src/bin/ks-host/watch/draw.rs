@@ -93,6 +93,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &Nu
     let chosen = state.position_in(shown, &rows);
     let details = rows.get(chosen).map_or(Vec::new(), |row| match &row.histogram {
         Some(histogram) => histogram.to_string().lines().map(str::to_owned).collect(),
+        None if !row.lines.is_empty() => row.lines.clone(),
         None => state
             .history_of(shown, row)
             .map_or(Vec::new(), |(heading, values)| vec![bars(heading, values, area.width.into())]),

@@ -141,11 +141,9 @@ impl Viewer {
         let mut drawn = None;
         while !self.is_over.load(Ordering::Relaxed) {
             let version = self.shared.lock().version();
-            if drawn != Some(version) && self.draw().is_err() {
-                break;
-            }
+            let is_drawn = if drawn == Some(version) { Ok(()) } else { self.draw() };
             drawn = Some(version);
-            match self.next_event() {
+            match is_drawn.and_then(|()| self.next_event()) {
                 Ok(None) => {}
                 Ok(Some(event)) => {
                     drawn = None;
