@@ -252,7 +252,7 @@ pub struct KernelVariableRef(pub(crate) u32);
 
 /// Operand of `ld_imm64`.
 ///
-/// `Map`, `Global`, `Function` and `KernelVariable` exist only until the object is built, which turns them into relocations.
+/// `Map`, `Global`, `Function` and `KernelVariable` exist only until the object is built, which converts them to relocations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Imm64 {
     /// A 64-bit constant.

@@ -82,15 +82,7 @@ impl Body<'_, '_> {
             return;
         }
         let ty = self.checker.types.struct_type(self.checker.known.log2_hist);
-        let global = self.checker.globals.push(Global {
-            name: name.to_owned(),
-            ty,
-            span,
-            kernel_only: false,
-            pinned: false,
-            constant: false,
-            init: Vec::new(),
-        });
+        let global = self.checker.globals.push(Global::new(name.to_owned(), ty, span));
         let name = ast::Ident { name: name.to_owned(), span };
         self.checker.declare_name(&name, Symbol::Global(global));
     }

@@ -90,13 +90,9 @@ impl Body<'_, '_> {
         let checker = &mut *self.checker;
         let global = *checker.asked_functions.entry(name.to_owned()).or_insert_with(|| {
             checker.globals.push(Global {
-                name: ks_wit::object::function_variable(name),
-                ty: bool,
-                span: name_span,
                 kernel_only: true,
-                pinned: false,
                 constant: true,
-                init: Vec::new(),
+                ..Global::new(ks_wit::object::function_variable(name), bool, name_span)
             })
         });
         self.tested.insert(span, KernelFact::Function(name.to_owned()));

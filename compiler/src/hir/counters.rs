@@ -18,12 +18,10 @@
 //!
 //! The kernel half reads a counter directly ([`super::KernelBuiltin::ReadCounter`]).
 
-use std::collections::BTreeSet;
-
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    Counter, CounterId, Expr, ExprKind, FunctionKind, Global, GlobalId, Half, Hir, HirFunction, Lvalue,
-    LvalueKind, ReadForm, Stmt, StmtKind, Target, UserBuiltin,
+    Counter, CounterId, Expr, ExprKind, Global, GlobalId, Half, Hir, HirFunction, Lvalue, LvalueKind,
+    ReadForm, Stmt, StmtKind, UserBuiltin,
 };
 use crate::builtins::perf::{options, reading};
 use crate::index::IndexVec;
@@ -41,17 +39,7 @@ pub fn rewrite(hir: &mut Hir) {
     let globals: Vec<GlobalId> = hir
         .counters
         .iter()
-        .map(|counter| {
-            hir.globals.push(Global {
-                name: format!("{PREFIX}:{}", counter.name),
-                ty,
-                span: counter.span,
-                kernel_only: false,
-                pinned: false,
-                constant: false,
-                init: Vec::new(),
-            })
-        })
+        .map(|counter| hir.globals.push(Global::new(format!("{PREFIX}:{}", counter.name), ty, counter.span)))
         .collect();
     let variables = Variables { globals: &globals, ty };
     for function in hir.functions.iter_mut().filter(|one| one.kind.half() == Half::User) {
@@ -59,19 +47,12 @@ pub fn rewrite(hir: &mut Hir) {
     }
     let counters = hir.counters.iter_enumerated();
     let body = counters.flat_map(|(id, counter)| opening(id, counter, &variables, hir)).collect();
-    hir.open_counters = Some(hir.functions.push(HirFunction {
-        name: format!("{PREFIX}s"),
-        span,
-        kind: FunctionKind::Plain,
-        target: Target::None,
-        params: Vec::new(),
-        ret: hir.types.common().void,
-        locals: IndexVec::new(),
+    hir.open_counters = Some(hir.functions.push(HirFunction::synthetic(
+        (format!("{PREFIX}s"), span),
+        hir.types.common().void,
+        IndexVec::new(),
         body,
-        throws: false,
-        system_call: None,
-        objects: BTreeSet::new(),
-    }));
+    )));
 }
 
 /// The variable of each counter's attachment.

@@ -157,6 +157,28 @@ pub struct HirFunction {
 }
 
 impl HirFunction {
+    /// Creates a function of userspace without parameters and result, which no script has written.
+    pub fn synthetic(
+        (name, span): (String, Span),
+        ret: TypeId,
+        locals: IndexVec<LocalId, Local>,
+        body: Block,
+    ) -> HirFunction {
+        HirFunction {
+            name,
+            span,
+            kind: FunctionKind::Plain,
+            target: Target::None,
+            params: Vec::new(),
+            ret,
+            locals,
+            body,
+            throws: false,
+            system_call: None,
+            objects: BTreeSet::new(),
+        }
+    }
+
     /// Returns the caller of helpers that the function is to the kernel; none if the kernel does not call
     /// functions of its kind.
     pub fn caller(&self) -> Option<Caller> {
@@ -215,6 +237,13 @@ pub struct Global {
     pub constant: bool,
     /// The initial value without trailing zero bytes.
     pub init: Vec<u8>,
+}
+
+impl Global {
+    /// Creates a variable of both halves that begins as zero.
+    pub fn new(name: String, ty: TypeId, span: Span) -> Global {
+        Global { name, ty, span, kernel_only: false, pinned: false, constant: false, init: Vec::new() }
+    }
 }
 
 /// The kinds of maps.

@@ -22,9 +22,8 @@ use super::statistics::Statistic;
 use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    BinaryOp, Block, Expr, ExprKind, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, HistogramScale,
-    Local, LocalId, Lvalue, LvalueKind, MapId, MapIteration, MapKind, SharedBuiltin, Stmt, StmtKind, Target,
-    UserBuiltin,
+    BinaryOp, Block, Expr, ExprKind, FuncId, GlobalId, Half, Hir, HirFunction, HistogramScale, Local,
+    LocalId, Lvalue, LvalueKind, MapId, MapIteration, MapKind, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
 };
 use crate::index::{Id as _, IndexVec};
 use crate::source::Span;
@@ -84,19 +83,7 @@ fn function(
     let mut locals = IndexVec::new();
     let stack_text = hir.types.str_type(stacks::TEXT_BYTES);
     let body = prints(&mut Printer { hir: &*hir, locals: &mut locals, stack_text });
-    hir.functions.push(HirFunction {
-        name,
-        span,
-        kind: FunctionKind::Plain,
-        target: Target::None,
-        params: Vec::new(),
-        ret: hir.types.common().void,
-        locals,
-        body,
-        throws: false,
-        system_call: None,
-        objects: BTreeSet::new(),
-    })
+    hir.functions.push(HirFunction::synthetic((name, span), hir.types.common().void, locals, body))
 }
 
 /// The source ranges of the first calls.

@@ -98,13 +98,13 @@ pub fn rewrite(hir: &mut Hir) {
     let exported = exported(hir);
     let Some(first) = exported.first() else { return };
     let loaded = hir.globals.push(Global {
-        name: ks_wit::object::module_variable(&name(hir)),
-        ty: hir.types.common().bool,
-        span: hir.functions[*first].span,
         kernel_only: true,
-        pinned: false,
         constant: true,
-        init: Vec::new(),
+        ..Global::new(
+            ks_wit::object::module_variable(&name(hir)),
+            hir.types.common().bool,
+            hir.functions[*first].span,
+        )
     });
     for id in exported {
         let external = external(hir, id);

@@ -1,5 +1,5 @@
-//! Lowers `take(m)`, which gives userspace all entries of a map and programs an empty one, so that nothing is counted twice
-//! or lost. There are two maps: programs use one of them, userspace the other. A run of a program that has looked up an
+//! Lowers `take(m)`: userspace receives all entries of a map, and programs continue with an empty one, so that nothing is
+//! counted twice or lost. There are two maps: programs use one of them, userspace the other. A run of a program that has looked up an
 //! entry may still add to it, so the exchange waits for the runs that have begun before it.
 //!
 //! ```text
@@ -13,13 +13,13 @@
 //! Which of the two maps is `m` follows from the variable `active`: the one of programs in the kernel half, the other one in
 //! userspace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    BinaryOp, DoubleBuffer, Expr, ExprKind, FuncId, FunctionKind, Global, GlobalId, Half, Hir, HirFunction,
-    Lvalue, LvalueKind, MapId, Stmt, StmtKind, Target, UserBuiltin,
+    BinaryOp, DoubleBuffer, Expr, ExprKind, FuncId, Global, GlobalId, Half, Hir, HirFunction, Lvalue,
+    LvalueKind, MapId, Stmt, StmtKind, UserBuiltin,
 };
 use crate::index::IndexVec;
 use crate::source::Span;
@@ -27,7 +27,7 @@ use crate::source::Span;
 /// The functions that exchange maps; no name in a script can contain a colon.
 const NAME: &str = "ks:take";
 
-/// Gives each map that a call of `take` names a second one, and replaces the calls by those of functions.
+/// Adds a second map to each one that a call of `take` names, and replaces the calls by those of functions.
 pub fn rewrite(hir: &mut Hir) {
     let mut calls = Calls::default();
     for function in hir.functions.iter().filter(|one| one.kind.half() == Half::User) {
@@ -79,15 +79,7 @@ fn add_second(hir: &mut Hir, map: MapId, span: Span) -> GlobalId {
     let (second, active) =
         (free_name(hir, &format!("{name}_taken")), free_name(hir, &format!("{name}_active")));
     let ty = hir.types.common().u32;
-    let active = hir.globals.push(Global {
-        name: active,
-        ty,
-        span,
-        kernel_only: false,
-        pinned: false,
-        constant: false,
-        init: Vec::new(),
-    });
+    let active = hir.globals.push(Global::new(active, ty, span));
     let second = super::Map { name: second, ..hir.maps[map].clone() };
     let second = hir.maps.push(second);
     hir.maps[map].double_buffer = Some(DoubleBuffer { second, active });
@@ -120,20 +112,8 @@ fn add_function(hir: &mut Hir, map: MapId, active: GlobalId, span: Span) -> Func
         Box::new(expr(ExprKind::Load(lvalue()))),
         Box::new(expr(ExprKind::Const(1))),
     );
-    let turned = Stmt { kind: StmtKind::Assign { lvalue: lvalue(), value: expr(other) }, span };
-    let body = vec![effect(UserBuiltin::Clear(map)), turned, effect(UserBuiltin::Settle(map))];
+    let exchanged = Stmt { kind: StmtKind::Assign { lvalue: lvalue(), value: expr(other) }, span };
+    let body = vec![effect(UserBuiltin::Clear(map)), exchanged, effect(UserBuiltin::Settle(map))];
     let name = format!("{NAME}:{}", hir.maps[map].name);
-    hir.functions.push(HirFunction {
-        name,
-        span,
-        kind: FunctionKind::Plain,
-        target: Target::None,
-        params: Vec::new(),
-        ret: common.void,
-        locals: IndexVec::new(),
-        body,
-        throws: false,
-        system_call: None,
-        objects: BTreeSet::new(),
-    })
+    hir.functions.push(HirFunction::synthetic((name, span), common.void, IndexVec::new(), body))
 }

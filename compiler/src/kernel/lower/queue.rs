@@ -132,7 +132,7 @@ impl Lowerer<'_> {
         Ok(self.stack_of(ctx, map, of))
     }
 
-    /// Lowers `kstack()` and `ustack()`: the id as `stack_id` gives it; that of a process's stack with the process in the
+    /// Lowers `kstack()` and `ustack()`: the id that `stack_id` returns; that of a process's stack with the process in the
     /// upper half.
     pub(super) fn own_stack(&mut self, map: MapId, of: StackOwner, span: Span) -> Lower<Value> {
         let Some(ctx) = self.entry_context else { return impossible(span, "a stack outside of a program") };

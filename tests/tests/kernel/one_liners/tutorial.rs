@@ -294,7 +294,7 @@ fn root_lesson_8_counts_the_same_events() {
     }
 }
 
-/// Two clocks sample at moments of their own, and other tests take their turns on the CPU: the counts differ as two numbers
+/// Two clocks sample at moments of their own, and other tests run on the CPU meanwhile: the counts differ as two numbers
 /// of independent samples do, whose difference has the variance of their sum.
 #[test]
 fn root_lesson_9_samples_as_often() {
