@@ -65,10 +65,25 @@ pub(super) struct State {
     pub(super) lingers: bool,
     /// A query is installed that must be asked regularly.
     pub(super) may_have_news: bool,
-    /// When the host last worked for the plugin, as it does to name the functions of stacks.
+    /// Work of the host for the plugin that has begun and not ended, as it does to detach, and to name the functions of
+    /// stacks.
+    pub(super) works: u32,
+    /// When the host last ended such work.
     pub(super) worked: Option<Instant>,
     /// Number of requests that were taken back.
     pub(super) forgotten: u64,
+}
+
+/// Work of the host for a plugin.
+#[derive(Debug)]
+pub(crate) struct Work(StopHandle);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.works -= 1;
+        state.worked = Some(Instant::now());
+    }
 }
 
 impl StopHandle {
@@ -189,9 +204,10 @@ impl StopHandle {
         self.update(|state| state.lingers = state.asked.is_none());
     }
 
-    /// Marks that the host works for the plugin: the time that this takes is none of its grace.
-    pub(crate) fn note_work(&self) {
-        self.lock().worked = Some(Instant::now());
+    /// Marks that the host works for the plugin, until the mark is dropped: the time that this takes is none of its grace.
+    pub(crate) fn work(&self) -> Work {
+        self.lock().works += 1;
+        Work(self.clone())
     }
 
     /// Whether the plugin must end immediately.

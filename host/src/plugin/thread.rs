@@ -10,7 +10,7 @@ use super::stop::{State, StopHandle, StopReason};
 /// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Time that the host works for a plugin after it was asked to stop: what it counted by stacks is shown with names.
+/// Time that the host works for a plugin after it was asked to stop: it detaches, and shows stacks with names.
 const MOST_WORK: Duration = Duration::from_secs(30);
 
 /// Time that a killed plugin may spend in a system call that cannot be interrupted (a file system that does
@@ -172,7 +172,8 @@ fn wait_for_grace(watch: &Watch, forgotten: u64) -> State {
     loop {
         let is_over = |state: &State| state.finished || stop.killed() || state.forgotten != forgotten;
         let state = stop.wait_until(grace_ends, is_over);
-        let longer = state.worked.and_then(|worked| worked.checked_add(watch.grace)).min(most);
+        let worked = if state.works > 0 { Some(Instant::now()) } else { state.worked };
+        let longer = worked.and_then(|worked| worked.checked_add(watch.grace)).min(most);
         if is_over(&state) || longer <= grace_ends {
             return state;
         }

@@ -78,6 +78,11 @@ impl AttachedPrograms {
         self.attached.remove(&attach_point).map(|attach_point| attach_point.held)
     }
 
+    /// Removes the newest attachment.
+    pub(super) fn remove_newest(&mut self) -> Option<Held> {
+        self.attached.pop_last().map(|(_, attach_point)| attach_point.held)
+    }
+
     /// Removes all attachments of a program, the newest first.
     pub(super) fn remove_program(&mut self, program: &str) -> Vec<Held> {
         let mut held: Vec<Held> = self

@@ -287,8 +287,9 @@ impl State {
         })
     }
 
-    /// Detaches a program.
+    /// Detaches a program. The kernel waits here for the programs that run, long on a machine that is busy.
     pub(super) fn release(&mut self, held: Held) {
+        let _work = self.stop.work();
         match held {
             Held::Event(id) => self.attachments.detach(id),
             Held::Link(link) | Held::Registered(link) => drop(link),

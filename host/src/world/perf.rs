@@ -582,7 +582,9 @@ impl State {
 
     /// Detaches an event and removes its attachment. No effect if it is detached already.
     fn close(&mut self, id: AttachmentId) {
+        let work = self.stop.work();
         self.attachments.detach(id);
+        drop(work);
         self.attached.forget_event(id);
         self.report_notices();
     }

@@ -452,8 +452,12 @@ impl Drop for State {
     fn drop(&mut self) {
         self.stop.forget_news();
         self.table = ResourceTable::new();
-        self.attached = AttachedPrograms::default();
+        let work = self.stop.work();
+        while let Some(held) = self.attached.remove_newest() {
+            self.release(held);
+        }
         self.attachments.detach_all();
+        drop(work);
         self.report_notices();
         if let Some(command) = self.command.take_if(|command| command.is_waiting()) {
             let command_line = command.command_line();

@@ -56,7 +56,7 @@ impl State {
             StackAddresses::Lost => return Ok(LOST.to_owned()),
         };
         let functions = if self.may_name(process)? {
-            self.stop.note_work();
+            let _work = self.stop.work();
             let (functions, error) = self.symbols.stack(process, &addresses);
             if let Some(error) = error {
                 self.output.warn_once(0, &error.to_string());

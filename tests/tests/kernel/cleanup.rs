@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use ks_host::plugin::Outcome;
+use ks_tests::plugins::run_with;
 use ks_tests::{Folder, allowed, compile, is_within, kernel_objects, wait_until_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -90,4 +92,32 @@ fn root_a_plugin_that_does_not_listen_is_stopped() {
     assert_eq!(outcome.code, 124, "{outcome:#?}");
     assert_eq!(outcome.stdout, "ready\n");
     wait_until_gone("deaf");
+}
+
+/// The kernel waits for all CPUs when a tracepoint loses its last program: of twelve, longer than the plugin may continue
+/// after it was asked.
+#[test]
+fn root_time_of_detaching_is_none_of_the_plugin() {
+    const POINTS: [&str; 12] = [
+        "syscalls/sys_enter_acct",
+        "syscalls/sys_enter_chroot",
+        "syscalls/sys_enter_fchdir",
+        "syscalls/sys_enter_getsid",
+        "syscalls/sys_enter_ioprio_get",
+        "syscalls/sys_enter_mincore",
+        "syscalls/sys_enter_quotactl",
+        "syscalls/sys_enter_readahead",
+        "syscalls/sys_enter_sethostname",
+        "syscalls/sys_enter_swapoff",
+        "syscalls/sys_enter_sync",
+        "syscalls/sys_enter_vhangup",
+    ];
+    let program = |point: &str| format!("@tracepoint(\"{point}\") {{ seen += 1 }}\n");
+    let script = format!("var seen : u64 = 0\n{}", POINTS.map(program).concat());
+    let ran = run_with(compile("detaches", &script).plugin, |options| {
+        options.timeout = Some(Duration::from_millis(300));
+        options.grace = Duration::from_millis(20);
+    });
+    assert!(ran.stdout.starts_with("seen\n"), "{:?} {}", ran.stdout, ran.stderr);
+    assert_eq!(ran.outcome, Outcome::TimedOut, "{}", ran.stderr);
 }
