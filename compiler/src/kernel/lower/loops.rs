@@ -141,8 +141,15 @@ impl Lowerer<'_> {
         self.builder.binary(BinaryOp::Or, high, low)
     }
 
-    /// Starts an iterator or a map iteration and continues in the loop's header, which is left unsealed.
+    /// Starts an iterator or a map iteration over these statements.
     pub(super) fn enter_iterator(&mut self, over: IterationSource, body: &[Stmt]) -> Iteration {
+        let carried = self.loop_carried(body);
+        self.enter_iterator_with(over, carried)
+    }
+
+    /// Starts an iterator or a map iteration and continues in the loop's header, which is left unsealed. `carried` are the
+    /// variables that are set and that the body changes.
+    pub(super) fn enter_iterator_with(&mut self, over: IterationSource, carried: Vec<Variable>) -> Iteration {
         let slot = self.builder.slot(8);
         let iterator = self.pointer(Addr::of(Base::Slot(slot)));
         let ((new, args), next, end) = match over {
@@ -161,7 +168,7 @@ impl Lowerer<'_> {
         };
         let zero = self.builder.call(Type::I32, new, args);
         let running = RunningIterator { slot, end, zero, wide_zero: self.wide_zero(zero) };
-        for variable in self.loop_carried(body) {
+        for variable in carried {
             let value = self.builder.get(variable);
             let value = self.opaque_with(value, running);
             self.builder.set(variable, value);

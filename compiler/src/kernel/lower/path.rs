@@ -8,6 +8,7 @@ use super::super::mir::builder::Variable;
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
 use super::super::mir::{BinaryOp, Block, Condition, Helper, Op, Size, Type, Value};
 use super::kernel_memory::Source;
+use super::loops::{Iteration, IterationSource};
 use super::memory::{Addr, Base};
 use super::{Lower, Lowerer};
 use crate::hir::Expr;
@@ -30,7 +31,7 @@ struct Search {
     buffer: Value,
     /// Bytes of the text.
     size: u64,
-    head: Block,
+    next: Block,
     done: Block,
 }
 
@@ -43,39 +44,25 @@ impl Lowerer<'_> {
         let room = size + (BEFORE + BEHIND) as u32;
         let slot = Addr::of(Base::Slot(self.builder.slot(room)));
         self.zero(slot, room);
-        let search = Search {
-            dentry: self.builder.variable(Type::I64),
-            mount: self.builder.variable(Type::I64),
-            start: self.builder.variable(Type::I64),
-            buffer: self.pointer(slot),
-            size: size.into(),
-            head: self.builder.block(),
-            done: self.builder.block(),
-        };
-        let dentry = self.kernel_word(path, "path", &["dentry"]);
+        let buffer = self.pointer(slot);
+        let [dentry, mount, start] = std::array::from_fn(|_| self.builder.variable(Type::I64));
+        let file = self.kernel_word(path, "path", &["dentry"]);
         let vfsmount = self.kernel_word(path, "path", &["mnt"]);
         let offset = Op::Core(part("mount", &["mnt"]), CoreQuestion::Offset);
         let offset = self.builder.value(Type::I64, offset);
-        let mount = self.builder.binary(BinaryOp::Sub, vfsmount, offset);
-        let count = self.builder.variable(Type::I64);
-        let [end, zero] = [BEFORE + u64::from(size) - 1, 0].map(|one| self.builder.constant(Type::I64, one));
-        for (variable, value) in
-            [(search.dentry, dentry), (search.mount, mount), (search.start, end), (count, zero)]
-        {
+        let file_mount = self.builder.binary(BinaryOp::Sub, vfsmount, offset);
+        let end = self.builder.constant(Type::I64, BEFORE + u64::from(size) - 1);
+        for (variable, value) in [(dentry, file), (mount, file_mount), (start, end)] {
             self.builder.set(variable, value);
         }
-        let body = self.builder.block();
-        self.builder.jump(search.head);
-        self.builder.switch_to(search.head);
-        let at = self.builder.get(count);
-        let is_more = self.builder.compare_const(Condition::Lt, at, MAX_STEPS);
-        self.builder.branch(is_more, body, search.done);
-        self.builder.switch_to_sealed(body);
-        let next = self.builder.binary_const(BinaryOp::Add, at, 1);
-        self.builder.set(count, next);
+        let steps = self.builder.constant(Type::I32, MAX_STEPS);
+        let iteration = self.enter_iterator_with(IterationSource::Numbers(steps), vec![dentry, mount, start]);
+        let Iteration { header: next, leave: done, .. } = iteration;
+        let search = Search { dentry, mount, start, buffer, size: size.into(), next, done };
         self.path_step(&search);
-        self.builder.seal(search.head);
-        self.builder.switch_to_sealed(search.done);
+        self.builder.switch_to_sealed(iteration.ended);
+        self.builder.jump(done);
+        self.leave_iterator(&iteration);
         self.copy_path(&search, to);
         Ok(())
     }
@@ -94,14 +81,14 @@ impl Lowerer<'_> {
         self.builder.set(search.dentry, point);
         self.builder.set(search.mount, parent);
         let is_last = self.builder.compare(Condition::Eq, parent, mount);
-        self.builder.branch(is_last, search.done, search.head);
+        self.builder.branch(is_last, search.done, search.next);
         self.builder.switch_to_sealed(inside);
         let parent = self.kernel_word(dentry, "dentry", &["d_parent"]);
         self.builder.set(search.dentry, parent);
         self.write_name(search, dentry);
         // A file of no directory, such as one that lies only in memory.
         let is_top = self.builder.compare(Condition::Eq, parent, dentry);
-        self.builder.branch(is_top, search.done, search.head);
+        self.builder.branch(is_top, search.done, search.next);
     }
 
     fn write_name(&mut self, search: &Search, dentry: Value) {
