@@ -14,7 +14,7 @@ use wasmtime::Store;
 use wasmtime::component::Linker;
 
 use crate::apart::Apart;
-use crate::bpf::loader::LoaderProcess;
+use crate::bpf::loader::{LoaderProcess, LoaderStart};
 use crate::bpf::{self, Object};
 use crate::command::{Command, CommandLine};
 use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
@@ -58,9 +58,13 @@ impl Host {
         self.cache.as_ref()
     }
 
-    /// Stores compiled code in this cache.
+    /// Stores compiled code in this cache, and takes the running kernel's types from there.
     #[must_use]
     pub fn with_cache(self, cache: Cache) -> Host {
+        // Opened here: the thread of a plugin may open no file of a cache.
+        if let Some(types) = Cache::types_in(cache.path()) {
+            bpf::offer_types(types);
+        }
         Host { cache: Some(cache), ..self }
     }
 
@@ -688,7 +692,8 @@ fn state(
     if let Some(Ok(object)) = &mut object {
         if let Some(socket) = loader.flatten() {
             let rights = confine::loader_rights(object.judged(), confine);
-            let loader = LoaderProcess::start(socket, rights, object.descriptors()).map_err(|error| {
+            let start = LoaderStart { rights, kernel: object.kernel_part() };
+            let loader = LoaderProcess::start(socket, start, object.descriptors()).map_err(|error| {
                 Outcome::Failed(format!("{}: no process loads its object: {error}", options.name))
             })?;
             object.load_apart(loader);

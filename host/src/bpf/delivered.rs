@@ -203,8 +203,10 @@ mod tests {
     use ks_wit::section::{Arch, BpfRecord};
 
     use super::*;
-    use crate::bpf::loader::{ChosenPrograms, LibbpfLoader, NotLoaded, OnlyPrograms, Order};
-    use crate::policy::{ObjectSet, Policy, Request};
+    use crate::bpf::loader::{
+        ChosenPrograms, KernelPart, LibbpfLoader, NotLoaded, OnlyPrograms, Order, Prepared,
+    };
+    use crate::policy::{Admitted, ObjectSet, Policy, Request};
 
     /// An object with maps, variables, callbacks, kernel functions and variables, kconfig symbols and CO-RE
     /// relocations.
@@ -212,16 +214,24 @@ mod tests {
 
     const PROGRAMS: [&str; 4] = ["tail", "leads_on", "not_loaded", "at_function"];
 
-    /// Loads the object, and returns what is delivered, with its tags.
-    fn loaded() -> (Model, Product, Tags) {
+    fn admitted() -> Admitted {
         let record = BpfRecord { name: "delivered".into(), arch: Arch::Any, elf: FEATURES.to_vec() };
         let objects = ObjectSet::read(&[record], Some(0)).expect("it is sound");
         let admitted = Policy::everything().admit(Request::new(objects, &[]), 1).expect("allowed");
-        let admitted = admitted.expect("there is one");
-        let model = admitted.object().model().clone();
+        admitted.expect("there is one")
+    }
+
+    /// Loads the object, and returns what is delivered, with its tags.
+    fn loaded() -> (Model, Product, Tags) {
+        let (product, prepared) = loaded_by(LibbpfLoader::default());
+        (admitted().object().model().clone(), product, Tags::of(&prepared))
+    }
+
+    /// Returns what this loader delivers, and what it has prepared.
+    fn loaded_by(mut loader: LibbpfLoader) -> (Product, Prepared) {
         let order = Order {
             name: "delivered".into(),
-            elf: admitted.elf().expect("it can be written"),
+            elf: admitted().elf().expect("it can be written"),
             written: Vec::new(),
             reused: Vec::new(),
             // Any kernel of ours has what these need.
@@ -230,13 +240,13 @@ mod tests {
                 structs: false,
             }),
         };
-        let mut tags = Tags::default();
-        let product = LibbpfLoader::default().load(&order, &[], |prepared| {
-            tags = Tags::of(&prepared);
+        let mut seen = None;
+        let product = loader.load(&order, &[], |prepared| {
+            seen = Some(prepared);
             Ok(())
         });
         match product {
-            Ok(product) => (model, product, tags),
+            Ok(product) => (product, seen.expect("it was shown")),
             Err(NotLoaded::Refused(refused)) => panic!("{refused:?} {:?}", refused.verifier()),
             Err(other) => panic!("{other:?}"),
         }
@@ -283,6 +293,13 @@ mod tests {
             variables.expect("it has some").name = name;
         });
         assert!(said.contains("is of type"), "{said}");
+    }
+
+    /// The object asks for the id of a type, which is another one in a part.
+    #[test]
+    fn root_an_answer_that_depends_on_all_types_is_of_no_part() {
+        let kernel = kernel_types::running().expect("it has types");
+        assert_eq!(KernelPart::of(admitted().object().model(), kernel), None);
     }
 
     /// A program that counts what it was not loaded for.

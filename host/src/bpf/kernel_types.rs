@@ -1,25 +1,46 @@
-//! BTF of the running kernel, read once per process: 5 MB, which sysfs returns page by page.
+//! BTF of the running kernel, opened once per process: an image of a cache, else 5 MB, which sysfs returns page by page.
 
 use std::fs;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ks_compiler::object::btf::{Btf, SplitBtf, Type, TypeId};
 
 /// The file of the running kernel's types.
 pub const PATH: &str = "/sys/kernel/btf/vmlinux";
 
+static TYPES: OnceLock<Btf> = OnceLock::new();
+static WERE_READ: AtomicBool = AtomicBool::new(false);
+
+/// Offers an image of the running kernel's types. No effect if they are open.
+pub(crate) fn offer(image: Btf) {
+    // What is open has the same types.
+    let _ = TYPES.set(image);
+}
+
+/// Returns the kernel's own types if they are open.
+pub(super) fn opened() -> Option<&'static Btf> {
+    TYPES.get()
+}
+
+/// Returns whether this process read the kernel's types because no image was offered.
+#[must_use]
+pub fn were_read() -> bool {
+    WERE_READ.load(Ordering::Relaxed)
+}
+
 /// Returns the kernel's own types, without those of its modules.
 ///
 /// # Errors
 /// The reason why they cannot be read, as text.
 pub(crate) fn running() -> Result<&'static Btf, String> {
-    static TYPES: OnceLock<Btf> = OnceLock::new();
     if let Some(types) = TYPES.get() {
         return Ok(types);
     }
     let unreadable = |error: &dyn std::fmt::Display| format!("cannot read {PATH}: {error}");
     let bytes = fs::read(PATH).map_err(|error| unreadable(&error))?;
     let types = Btf::parse(bytes).map_err(|error| unreadable(&error))?;
+    WERE_READ.store(true, Ordering::Relaxed);
     Ok(TYPES.get_or_init(|| types))
 }
 

@@ -1,13 +1,15 @@
 //! libbpf calls that libbpf-rs does not wrap, or whose errno it loses. Each function is safe to call.
 #![expect(unsafe_code, reason = "calls into libbpf")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
-use libbpf_rs::{AsRawLibbpf, Object, OpenMapMut, OpenObject, ProgramAttachType};
+use libbpf_rs::{AsRawLibbpf, Object, OpenMapMut, OpenObject, OpenProgramMut, ProgramAttachType};
 use libbpf_sys::{libbpf_print_fn_t, libbpf_print_level};
 use nix::errno::Errno;
 use nix::libc;
@@ -35,6 +37,60 @@ pub(super) fn membarrier_global() -> Result<(), Errno> {
 pub(super) fn prepare(object: &mut OpenObject) -> Result<(), Errno> {
     // SAFETY: `object` owns an opened `bpf_object`.
     check(unsafe { libbpf_sys::bpf_object__prepare(object.as_libbpf_object().as_ptr()) }).map(drop)
+}
+
+/// The tracepoints of programs by their names, as ids of the kernel's types: what [`set_tracepoint`] was told.
+static TRACEPOINTS: Mutex<BTreeMap<CString, u32>> = Mutex::new(BTreeMap::new());
+
+/// Has libbpf take the tracepoints of programs of this section from [`set_tracepoint`], and not look for them in all types of
+/// the kernel. For objects that are opened later. libbpf may open no object meanwhile.
+pub(super) fn name_tracepoints(section: &CStr) -> Result<(), Errno> {
+    let options = libbpf_sys::libbpf_prog_handler_opts {
+        sz: size_of::<libbpf_sys::libbpf_prog_handler_opts>() as libbpf_sys::size_t,
+        cookie: 0,
+        prog_setup_fn: None,
+        prog_prepare_load_fn: Some(load_at_tracepoint),
+        prog_attach_fn: None,
+    };
+    // SAFETY: libbpf copies the name and the options; the function lives as long as the program.
+    check(unsafe {
+        libbpf_sys::libbpf_register_prog_handler(
+            section.as_ptr(),
+            libbpf_sys::BPF_PROG_TYPE_TRACING,
+            libbpf_sys::BPF_TRACE_RAW_TP,
+            &raw const options,
+        )
+    })
+    .map(drop)
+}
+
+/// Says which tracepoint a program attaches to: the id of its typedef in the kernel's types.
+pub(super) fn set_tracepoint(program: &mut OpenProgramMut<'_>, id: u32) -> Result<(), Errno> {
+    /// Stands for a program to attach to, so that libbpf does not read all types of the kernel. It is not used.
+    const PLACEHOLDER: c_int = 1;
+    let program = program.as_libbpf_object().as_ptr();
+    // SAFETY: the program belongs to a live open object; its name lives as long.
+    let (name, answer) = unsafe {
+        let name = CStr::from_ptr(libbpf_sys::bpf_program__name(program)).to_owned();
+        (name, libbpf_sys::bpf_program__set_attach_target(program, PLACEHOLDER, ptr::null()))
+    };
+    TRACEPOINTS.lock().unwrap_or_else(PoisonError::into_inner).insert(name, id);
+    check(answer).map(drop)
+}
+
+/// Sets what a program attaches to, before libbpf loads it.
+unsafe extern "C" fn load_at_tracepoint(
+    program: *mut libbpf_sys::bpf_program,
+    options: *mut libbpf_sys::bpf_prog_load_opts,
+    _: c_long,
+) -> c_int {
+    // SAFETY: libbpf calls this with a program of an open object, and with options that it fills.
+    let (name, options) = unsafe { (CStr::from_ptr(libbpf_sys::bpf_program__name(program)), &mut *options) };
+    let tracepoints = TRACEPOINTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(id) = tracepoints.get(name) else { return -libc::ESRCH };
+    options.attach_prog_fd = 0;
+    options.attach_btf_id = *id;
+    0
 }
 
 /// Returns the descriptor of a map; none if libbpf has not created it.

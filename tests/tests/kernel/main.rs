@@ -15,6 +15,7 @@ mod groups;
 mod halves;
 mod hostile;
 mod isolation;
+mod kernel_types;
 mod loaded;
 mod losses;
 mod many;

@@ -21,6 +21,7 @@ mod image;
 mod kind;
 mod lookup;
 mod names;
+mod part;
 mod read;
 mod split;
 mod table;
@@ -31,6 +32,7 @@ pub use image::IMAGE_VERSION;
 pub use kind::{BtfKind, FuncLinkage, VarLinkage};
 pub use lookup::{BtfFunction, Field, LookupError};
 pub use names::NamedEnumerator;
+pub use part::PartError;
 pub use read::{Btf, BtfReadError, DatasecEntries, Enumerators, Members, Params, Type};
 pub use split::SplitBtf;
 

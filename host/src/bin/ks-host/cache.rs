@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use ks_host::Host;
+use ks_host::bpf::kernel_types_were_read;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin};
 use ks_host::policy::{Limit, Policy};
 use ks_wit::command_output::{shown, write_lines, write_stderr};
@@ -26,6 +27,16 @@ pub(crate) fn use_in(host: Host, folder: Option<&Path>) -> Host {
             host
         }
         None => host,
+    }
+}
+
+/// Keeps the running kernel's types in the cache in this folder if this process had to read them: later ones then need not.
+pub(crate) fn keep_types_that_were_read(folder: &Path) {
+    if !kernel_types_were_read() {
+        return;
+    }
+    if let Err(error) = Cache::open(folder).and_then(|cache| cache.keep_types()) {
+        tracing::debug!(target: "ks_host", "{error}");
     }
 }
 

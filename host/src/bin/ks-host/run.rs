@@ -257,7 +257,12 @@ pub(crate) fn run_sources(
         output: output.clone(),
         raw: args.raw,
     });
-    Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
+    let cache = host.cache().map(|cache| cache.path().to_owned());
+    let codes = fleet.run(host, members.collect());
+    if let Some(folder) = cache {
+        cache::keep_types_that_were_read(&folder);
+    }
+    Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
 }
 
 /// The name of the script of `-e` in messages.

@@ -7,7 +7,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
 use super::libbpf::LibbpfLoader;
-use super::protocol::{FromLoader, ToLoader, receive, send};
+use super::protocol::{FromLoader, LoaderStart, ToLoader, receive, send};
 use super::{Named, NotLoaded, Order, Prepared, Product};
 use crate::apart;
 use crate::confine;
@@ -22,7 +22,11 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
     prctl::set_name(c"ks-loader")?;
     let socket = io::stdin();
     let socket = socket.as_fd();
-    let (ToLoader::Start(rights), _) = receive(socket)? else { return Err(unexpected()) };
+    let (ToLoader::Start(LoaderStart { rights, kernel }), _) = receive(socket)? else {
+        return Err(unexpected());
+    };
+    // Before it may write no file.
+    let mut loader = kernel.map_or_else(|| Ok(LibbpfLoader::default()), LibbpfLoader::of_part)?;
     // Capabilities stay permitted when the user changes, until they are dropped apart.
     prctl::set_keepcaps(true)?;
     apart::become_nobody();
@@ -30,7 +34,6 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     prctl::set_dumpable(false)?;
     confine::enter_loader(&rights).map_err(io::Error::other)?;
-    let mut loader = LibbpfLoader::default();
     loop {
         match receive(socket) {
             Ok((ToLoader::Load(order), _)) => match attack(&order.name) {

@@ -1,15 +1,20 @@
 //! The loader itself: libbpf, in the process that runs this.
 
-use std::ffi::OsStr;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore as _, MapType, Object, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use super::kernel_part::{ProgramTracepoint, TRACEPOINT_SECTION};
 use super::{
-    ChosenPrograms, Named, NotLoaded, Order, Prepared, PreparedMap, PreparedModule, PreparedProgram, Product,
-    ProgramLog, Refused,
+    ChosenPrograms, KernelPart, Named, NotLoaded, Order, Prepared, PreparedMap, PreparedModule,
+    PreparedProgram, Product, ProgramLog, Refused,
 };
 use crate::bpf::object::{is_data_map, is_section_map};
 use crate::bpf::{print, sys};
@@ -25,9 +30,33 @@ pub(in crate::bpf) struct LibbpfLoader {
     with_structs: Vec<Object>,
     /// An object that was opened ahead, with its file.
     ahead: Option<(Vec<u8>, OpenObject)>,
+    /// None: libbpf reads all types of the kernel if it needs some.
+    part: Option<PartInUse>,
+}
+
+/// What libbpf needs of the kernel's types.
+#[derive(Debug)]
+struct PartInUse {
+    /// None if no relocation asks for types.
+    types: Option<TypesFile>,
+    tracepoints: Vec<ProgramTracepoint>,
 }
 
 impl LibbpfLoader {
+    /// Makes the loader of this process, which needs no more of the kernel's types than this.
+    ///
+    /// # Errors
+    /// Of memfd_create(2) and write(2), and of libbpf.
+    pub(in crate::bpf) fn of_part(part: KernelPart) -> io::Result<LibbpfLoader> {
+        let KernelPart { types, tracepoints } = part;
+        let types = if types.is_empty() { None } else { Some(TypesFile::of(&types)?) };
+        if !tracepoints.is_empty() {
+            // The section, with a name or without.
+            sys::name_tracepoints(&CString::new(format!("{TRACEPOINT_SECTION}+"))?)?;
+        }
+        Ok(LibbpfLoader { part: Some(PartInUse { types, tracepoints }), ..LibbpfLoader::default() })
+    }
+
     /// Loads an object on these maps, once `look` has found nothing wrong in what was prepared.
     ///
     /// # Errors
@@ -39,7 +68,8 @@ impl LibbpfLoader {
         look: impl FnOnce(Prepared) -> Result<(), String>,
     ) -> Result<Product, NotLoaded> {
         let ahead = self.ahead.take().filter(|(elf, _)| *elf == order.elf).map(|(_, open)| open);
-        let (open, libbpf) = print::collect(|| prepared(order, reused, ahead));
+        let part = self.part.as_ref();
+        let (open, libbpf) = print::collect(|| prepared(order, reused, ahead, part));
         let open = open.map_err(|errno| NotLoaded::Refused(Refused::new(errno, None, libbpf)))?;
         look(Prepared::of(&open).map_err(NotLoaded::Different)?).map_err(NotLoaded::Different)?;
         let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
@@ -58,7 +88,7 @@ impl LibbpfLoader {
     /// loaded: on a thread that may not replace what was an output when it was confined, whoever has closed that since. If
     /// it fails, the load says why.
     pub(in crate::bpf) fn open_ahead(&mut self, name: &str, elf: &[u8]) {
-        let (open, _) = print::collect(|| opened(name, elf));
+        let (open, _) = print::collect(|| opened(name, elf, None));
         self.ahead = open.ok().map(|open| (elf.to_vec(), open));
     }
 
@@ -81,16 +111,35 @@ impl LibbpfLoader {
 /// # Errors
 /// [`Refused`].
 pub(in crate::bpf) fn parse(name: &str, elf: &[u8]) -> Result<(), Refused> {
-    let (open, libbpf) = print::collect(|| opened(name, elf));
+    let (open, libbpf) = print::collect(|| opened(name, elf, None));
     open.map(drop).map_err(|errno| Refused::new(errno, None, libbpf))
 }
 
-fn opened(name: &str, elf: &[u8]) -> Result<OpenObject, Errno> {
+/// Opens an object. With `types` its relocations ask that file instead of all types of the kernel.
+fn opened(name: &str, elf: &[u8], types: Option<&Path>) -> Result<OpenObject, Errno> {
+    let mut builder = ObjectBuilder::default();
+    let set = builder.name(name).and_then(|builder| match types {
+        Some(types) => builder.btf_custom_path(types),
+        None => Ok(builder),
+    });
     // libbpf sets errno on every failure; libbpf-rs keeps it only in its error text.
-    ObjectBuilder::default()
-        .name(name)
-        .and_then(|builder| builder.open_memory(elf))
-        .map_err(|_| Errno::last())
+    set.and_then(|builder| builder.open_memory(elf)).map_err(|_| Errno::last())
+}
+
+/// A file of types that libbpf reads by its path.
+#[derive(Debug)]
+struct TypesFile(File);
+
+impl TypesFile {
+    fn of(types: &[u8]) -> io::Result<TypesFile> {
+        let mut file = File::from(memfd_create(c"kernel types", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all(types)?;
+        Ok(TypesFile(file))
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
 }
 
 /// Opens an object, makes it what the order says, creates its maps and relocates its instructions.
@@ -98,8 +147,10 @@ fn prepared(
     order: &Order,
     reused: &[BorrowedFd<'_>],
     ahead: Option<OpenObject>,
+    part: Option<&PartInUse>,
 ) -> Result<OpenObject, Errno> {
-    let mut open = ahead.map_or_else(|| opened(&order.name, &order.elf), Ok)?;
+    let types = part.and_then(|part| part.types.as_ref()).map(TypesFile::path);
+    let mut open = ahead.map_or_else(|| opened(&order.name, &order.elf, types.as_deref()), Ok)?;
     for mut map in open.maps_mut() {
         if is_data_map(map.name().as_bytes()) {
             // libbpf sets this flag itself only if the section has a variable of global linkage; since 5.5.
@@ -115,6 +166,13 @@ fn prepared(
         }
     }
     choose(&mut open, &order.programs)?;
+    for attached in part.iter().flat_map(|part| &part.tracepoints) {
+        if let Some(mut program) =
+            open.progs_mut().find(|program| program.name() == attached.program.as_str())
+        {
+            sys::set_tracepoint(&mut program, attached.id)?;
+        }
+    }
     sys::prepare(&mut open)?;
     Ok(open)
 }

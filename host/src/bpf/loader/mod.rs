@@ -12,6 +12,7 @@
 //! used through the descriptors.
 
 mod child;
+mod kernel_part;
 mod libbpf;
 mod process;
 mod protocol;
@@ -23,9 +24,10 @@ use ks_host_macros::Wire;
 use nix::errno::Errno;
 
 pub(crate) use self::child::serve;
+pub(crate) use self::kernel_part::KernelPart;
 pub(super) use self::libbpf::{LibbpfLoader, parse};
 pub(crate) use self::process::LoaderProcess;
-pub(crate) use self::protocol::Rights;
+pub(crate) use self::protocol::{LoaderStart, Rights};
 pub(super) use self::selection::Selection;
 use super::verifier_log::VerifierLog;
 

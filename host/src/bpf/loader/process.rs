@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::protocol::{FromLoader, Rights, ToLoader, receive, send};
+use super::protocol::{FromLoader, LoaderStart, ToLoader, receive, send};
 use super::{Named, NotLoaded, Order, Prepared, Product};
 use crate::confine::FileOfOne;
 
@@ -18,13 +18,13 @@ pub(crate) struct LoaderProcess {
 }
 
 impl LoaderProcess {
-    /// Gives a new process, at the other end of this socket, its rights. It delivers at most so many maps and programs
-    /// at once.
+    /// Gives a new process, at the other end of this socket, its rights, and what it needs of the kernel's types. It
+    /// delivers at most so many maps and programs at once.
     ///
     /// # Errors
     /// Of sendmsg(2).
-    pub(crate) fn start(socket: FileOfOne, rights: Rights, most: usize) -> io::Result<LoaderProcess> {
-        send(socket.as_fd(), &ToLoader::Start(rights), None)?;
+    pub(crate) fn start(socket: FileOfOne, start: LoaderStart, most: usize) -> io::Result<LoaderProcess> {
+        send(socket.as_fd(), &ToLoader::Start(start), None)?;
         Ok(LoaderProcess { socket, most })
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ks_host_macros::Wire;
 
-use super::{Order, Prepared, Refused};
+use super::{KernelPart, Order, Prepared, Refused};
 use crate::processes::channel::{self, Received};
 use crate::world::wire::{self, Input, Wire};
 
@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 256 << 20;
 #[derive(Debug, Wire)]
 pub(super) enum ToLoader {
     /// The first message.
-    Start(Rights),
+    Start(LoaderStart),
     /// Load this. The maps to reuse follow.
     Load(Order),
     /// A map to reuse; its descriptor comes with the message.
@@ -28,6 +28,14 @@ pub(super) enum ToLoader {
     Leave,
     /// Register the struct of this name.
     Register(String),
+}
+
+/// What a loader begins with.
+#[derive(Debug, Wire)]
+pub(crate) struct LoaderStart {
+    pub(crate) rights: Rights,
+    /// None: libbpf reads all types of the kernel if it needs some.
+    pub(crate) kernel: Option<KernelPart>,
 }
 
 /// What the loader keeps.

@@ -23,10 +23,12 @@ use super::error::{BpfError, Lack, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
 use super::image::SectionPages;
+use super::kernel_types;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::loader::{
-    self, LibbpfLoader, Loader, LoaderProcess, NotLoaded, Order, Prepared, Refused, Selection, Written,
+    self, KernelPart, LibbpfLoader, Loader, LoaderProcess, NotLoaded, Order, Prepared, Refused, Selection,
+    Written,
 };
 use super::look;
 use super::losses::{self, LossCounter};
@@ -237,6 +239,13 @@ impl Object {
         if let Some(Loader::Here(loader)) = &mut self.loader {
             loader.open_ahead(&self.admitted.loaded_name(), &self.elf);
         }
+    }
+
+    /// Returns what libbpf needs of the kernel's types for the object, so that it does not read all of them. None if they
+    /// are not open here, or a part does not do.
+    pub(crate) fn kernel_part(&self) -> Option<KernelPart> {
+        let kernel = kernel_types::opened()?;
+        KernelPart::is_needed(self.model()).then(|| KernelPart::of(self.model(), kernel)).flatten()
     }
 
     /// Has the object loaded in a process of its own, which has the rights for that.
