@@ -3,6 +3,7 @@
 use super::expr::Typed;
 use super::function::Body;
 use super::names::Symbol;
+use super::nested_maps::ElementKey;
 use super::prescan::strip;
 use crate::ast;
 use crate::hir::{Block, Expr, ExprKind, MapId, Stmt, StmtKind, TakeOp};
@@ -12,7 +13,7 @@ use crate::types::TypeId;
 /// The expression that binds a variable to a map.
 pub(super) enum Source<'e> {
     /// `m[k]`: an entry of a map.
-    Element(MapId, &'e ast::Expr),
+    Element(MapId, ElementKey<'e>),
     /// `q.pop()` or `q.peek()` of a queue or stack.
     Take(MapId, TakeOp),
 }

@@ -23,9 +23,9 @@ impl Body<'_, '_> {
     /// Returns the presence test that a bare map element or binding stands for.
     fn presence(&mut self, cond: &ast::Expr) -> Option<Expr> {
         let bool = self.checker.types.common().bool;
-        if let Some((map, key)) = self.map_element(cond) {
+        if let Some((map, key)) = self.tested_element(cond) {
             self.check_readable(map, cond.span);
-            let key = Box::new(self.map_key(map, key));
+            let key = Box::new(key);
             return Some(Expr { kind: ExprKind::Present { map, key }, ty: bool, span: cond.span });
         }
         if let Some(Source::Take(map, op)) = self.source(cond) {
@@ -115,8 +115,8 @@ impl Body<'_, '_> {
     fn null_test(&mut self, value: &ast::Expr, span: Span) -> (Expr, bool) {
         let common = self.checker.types.common();
         let ask = |kind| Expr { kind, ty: common.bool, span };
-        if let Some((map, key)) = self.map_element(value) {
-            let key = Box::new(self.map_key(map, key));
+        if let Some((map, key)) = self.tested_element(value) {
+            let key = Box::new(key);
             return (ask(ExprKind::Present { map, key }), false);
         }
         if let Some(local) = self.named_local(value)

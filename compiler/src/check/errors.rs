@@ -96,6 +96,9 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn delete(&mut self, value: &ast::Expr) -> Option<StmtKind> {
+        if let Some((map, key)) = self.inner_map(value) {
+            return self.delete_inner_map(map, key, value.span);
+        }
         if let Some((map, key)) = self.map_element(value) {
             let key = self.map_key(map, key);
             let one = &self.checker.maps[map];

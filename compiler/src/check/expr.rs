@@ -2,11 +2,12 @@
 
 use super::function::{Body, Scoped};
 use super::names::Symbol;
+use super::nested_maps::ElementKey;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::{Diagnostic, near};
 use crate::hir::statistics::Statistic;
-use crate::hir::{Expr, ExprKind, Half};
+use crate::hir::{Expr, ExprKind, Half, MapId};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
@@ -203,6 +204,9 @@ impl Body<'_, '_> {
     /// Reports a name that has no value.
     fn no_value(&mut self, name: &str, symbol: Symbol, span: Span) -> Typed {
         let (code, help) = match symbol {
+            Symbol::Map(map) if self.checker.maps[map].outer.is_some() => {
+                (608, Some(format!("an element is: `{name}[key of an inner map][key]`")))
+            }
             Symbol::Map(_) => (608, Some(format!("an element is: `{name}[key]`"))),
             Symbol::Ring(_) => (608, Some(format!("records come from `{name}.reserve()`"))),
             Symbol::Config(_) => (608, Some(format!("a field is: `{name}.field`"))),
@@ -358,14 +362,14 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Returns the map and key if an expression is `m[k]`.
-    pub(super) fn map_element<'e>(&self, expr: &'e ast::Expr) -> Option<(crate::hir::MapId, &'e ast::Expr)> {
+    /// Returns the map and key if an expression is `m[k]`, or `m[a][b]` of a map of maps.
+    pub(super) fn map_element<'e>(&self, expr: &'e ast::Expr) -> Option<(MapId, ElementKey<'e>)> {
         let ast::ExprKind::Index(base, key) = &strip(expr).kind else { return None };
-        let ast::ExprKind::Name(name) = &strip(base).kind else { return None };
-        match (self.lookup(name), self.checker.names.get(name)) {
-            (None, Some(Symbol::Map(map))) => Some((map, key)),
-            _ => None,
+        if let Some(Symbol::Map(map)) = self.named_symbol(base) {
+            return self.checker.maps[map].outer.is_none().then_some((map, ElementKey::One(key)));
         }
+        let (map, outer) = self.inner_map(base)?;
+        Some((map, ElementKey::Nested { outer, inner: key }))
     }
 
     /// Returns the variable that an expression names, if it names one.

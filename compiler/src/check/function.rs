@@ -83,9 +83,11 @@ impl Checker<'_> {
         let Signature { params: types, ret, kind, target, .. } = self.signatures[id].clone();
         let name = self.full_name(&function.name);
         let Some(kind) = kind else { return unusable(name, function.name.span, ret) };
-        let is_map =
-            |name: &str| matches!(self.names.get(name), Some(Symbol::Map(_))) || self.is_implied_map(name);
-        let prescan = Prescan::of(&function.params, &function.body, &is_map);
+        let keys_of_map = |name: &str| match self.names.get(name) {
+            Some(Symbol::Map(map)) => Some(if self.maps[map].outer.is_some() { 2 } else { 1 }),
+            _ => self.is_implied_map(name).then_some(1),
+        };
+        let prescan = Prescan::of(&function.params, &function.body, &keys_of_map);
         let before = prescan.has_nulls().then(|| (self.diagnostics.clone(), self.dispatched.len()));
         let mut body = Body::new(self, kind, ret, prescan);
         body.null_types = null_types;

@@ -50,6 +50,11 @@ impl<'a> Checker<'a> {
             );
         }
         match global.ty.as_ref().map(|ty| &ty.kind) {
+            Some(TypeExprKind::Map { kind, key, value, size })
+                if matches!(value.kind, TypeExprKind::Map { .. }) =>
+            {
+                self.declare_nested_map(global, kind, (key, value), size.as_ref());
+            }
             Some(TypeExprKind::Map { kind, key, value, size }) => {
                 self.declare_map(global, kind, (key, value), size.as_ref());
             }

@@ -57,7 +57,7 @@ impl Checker<'_> {
                             .iter()
                             .any(|field| self.kernel().member(&def.name, &field.name).is_some())
                 }
-                StructOrigin::Context | StructOrigin::Predeclared => false,
+                StructOrigin::Context | StructOrigin::Predeclared | StructOrigin::NestedKey => false,
             };
             if meant {
                 let text = format!("`{}` is a kernel struct; its layout is the kernel's", def.name);
@@ -323,7 +323,7 @@ impl Checker<'_> {
                     self.give_to_kernel(id);
                     return ty;
                 }
-                StructOrigin::Script | StructOrigin::Predeclared => {}
+                StructOrigin::Script | StructOrigin::Predeclared | StructOrigin::NestedKey => {}
             }
         }
         self.kernel_struct(name)

@@ -7,6 +7,7 @@ use super::fold::constant_scalar;
 use super::function::Body;
 use super::kernel_lists::Element;
 use super::names::Symbol;
+use super::nested_maps::ElementKey;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
@@ -119,7 +120,7 @@ impl Body<'_, '_> {
             },
             [map, key] => match self.named_symbol(map)? {
                 Symbol::Map(map) if self.checker.maps[map].kind.is_per_cpu() => {
-                    Some((map, self.map_key(map, key)))
+                    Some((map, self.map_key(map, ElementKey::One(key))))
                 }
                 _ => None,
             },
@@ -171,6 +172,13 @@ impl Body<'_, '_> {
                 Half::Kernel => kernel,
                 Half::User => kind.is_keyed() || kind == MapKind::StackTrace,
             };
+            if one.outer.is_some() && self.half() == Half::Kernel {
+                let text =
+                    format!("the entries of `{name}`, a map of maps, cannot be walked in the kernel half");
+                let help = "iterate it in userspace, or over the keys that programs use: `for (i in 0..16)`";
+                self.report(Diagnostic::error(608, over.span, text).help(help));
+                return None;
+            }
             if !iterable {
                 let text = format!(
                     "the entries of `{name}`, a `{}`, cannot be walked in the {} half",

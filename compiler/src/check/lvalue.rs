@@ -3,6 +3,7 @@
 use super::expr::Typed;
 use super::function::{Body, Scoped};
 use super::names::Symbol;
+use super::nested_maps::ElementKey;
 use super::prescan::strip;
 use crate::ast;
 use crate::builtins::context_members::{self, MemberType};
@@ -195,7 +196,14 @@ impl Body<'_, '_> {
     }
 
     /// Checks a key of a map. A constant beyond the end of an array is an error.
-    pub(super) fn map_key(&mut self, map: MapId, key: &ast::Expr) -> Expr {
+    pub(super) fn map_key(&mut self, map: MapId, key: ElementKey<'_>) -> Expr {
+        match key {
+            ElementKey::One(key) => self.key_of_map(map, key),
+            ElementKey::Nested { outer, inner } => self.nested_key(map, outer, inner),
+        }
+    }
+
+    fn key_of_map(&mut self, map: MapId, key: &ast::Expr) -> Expr {
         let ty = self.checker.maps[map].key;
         let found = self.not_last(|body| body.expr(key, Some(ty)));
         let one = &self.checker.maps[map];
@@ -207,15 +215,20 @@ impl Body<'_, '_> {
         if let Some(owner) = one.kind.owner() {
             return self.object_key(map, owner, found);
         }
-        if one.kind.is_array()
-            && let Some(index) = found.constant
-            && !(0..i128::from(one.max_entries)).contains(&index)
-        {
-            let text = format!("index {index} is outside `{}`", one.name);
-            let label = format!("from 0 to {}", one.max_entries.saturating_sub(1));
-            self.report(Diagnostic::error(406, key.span, text).label(label));
+        if one.kind.is_array() {
+            self.check_index(map, &found, one.max_entries, key.span);
         }
         self.coerce(found, ty)
+    }
+
+    /// Reports a constant index that no array of so many entries has.
+    pub(super) fn check_index(&mut self, map: MapId, index: &Typed, entries: u32, span: Span) {
+        let Some(index) = index.constant.filter(|index| !(0..i128::from(entries)).contains(index)) else {
+            return;
+        };
+        let text = format!("index {index} is outside `{}`", self.checker.maps[map].name);
+        let label = format!("from 0 to {}", entries.saturating_sub(1));
+        self.report(Diagnostic::error(406, span, text).label(label));
     }
 
     /// Checks a key of local storage: a pointer to a struct of this name, whoever declares it, or a socket

@@ -6,6 +6,7 @@ use super::count;
 use super::expr::Typed;
 use super::function::Body;
 use super::names::Symbol;
+use super::nested_maps::ElementKey;
 use super::prescan::strip;
 use super::take::TAKE;
 use crate::ast;
@@ -33,6 +34,9 @@ impl Body<'_, '_> {
         args: &[ast::Expr],
         span: Span,
     ) -> Typed {
+        if self.checker.maps[map].outer.is_some() {
+            return self.nested_method(map, method, args, span);
+        }
         let Map { name, kind, value, .. } = self.checker.maps[map].clone();
         if method.name == TAKE && self.checker.can_take(map) {
             let text = "`take` stands where a variable is set, with the key of the entry";
@@ -117,7 +121,7 @@ impl Body<'_, '_> {
             [map, key, cpu] => {
                 let Some(map) = self.per_cpu_map(map) else { return self.error_expr(span) };
                 self.check_readable(map, span);
-                (map, self.map_key(map, key), cpu)
+                (map, self.map_key(map, ElementKey::One(key)), cpu)
             }
             [variable, cpu] => match self.top_symbol(variable) {
                 Some(Symbol::PerCpu(map)) => (map, self.first_key(variable.span), cpu),
@@ -174,9 +178,11 @@ impl Body<'_, '_> {
         let Some(map) = self.iterable_map("take", &args[0]) else { return self.error_expr(span) };
         let one = &self.checker.maps[map];
         let is_exchangeable = matches!(one.kind, Hash | LruHash | PercpuHash | LruPercpuHash);
-        if !is_exchangeable || one.pinned || one.objects {
+        if !is_exchangeable || one.pinned || one.objects || one.outer.is_some() {
             let what = if one.pinned {
                 "is pinned".to_owned()
+            } else if one.outer.is_some() {
+                "is a map of maps".to_owned()
             } else {
                 format!("is of the kind `{}`", one.kind.name())
             };

@@ -7,7 +7,7 @@ use super::items::MAX_OBJECT_BYTES;
 use super::names::Symbol;
 use super::stacks::MAX_DEPTH;
 use super::types::Position;
-use crate::ast::{self, Size, TypeExpr, TypeExprKind};
+use crate::ast::{self, Size, TypeExpr};
 use crate::diag::Diagnostic;
 use crate::hir::{Map, MapKind};
 use crate::source::Span;
@@ -67,17 +67,7 @@ impl Checker<'_> {
         size: Option<&Size>,
     ) {
         let key_ty = self.type_expr(key, Position::Value);
-        let value_ty = match &value.kind {
-            TypeExprKind::Map { .. } => {
-                let text = format!("a map cannot be the value of `{}`", keyword.name);
-                self.report(Diagnostic::error(602, value.span, text).help(
-                    "give the entries a key of two parts: `var m : hash<Key, V>(size)`, where \
-                     `struct Key { group: u64, item: u32 }`, and `m[group, item]`",
-                ));
-                self.types.common().error
-            }
-            _ => self.type_expr(value, Position::Value),
-        };
+        let value_ty = self.type_expr(value, Position::Value);
         let kind = self.map_kind(keyword).filter(|kind| {
             if !kind.is_keyed() {
                 let help = format!("write `{}`", shape(*kind));
@@ -144,7 +134,13 @@ impl Checker<'_> {
         self.note_size_option(global, kind, size);
     }
 
-    fn add_map(&mut self, global: &ast::Global, kind: MapKind, types: (TypeId, TypeId), max_entries: u32) {
+    pub(super) fn add_map(
+        &mut self,
+        global: &ast::Global,
+        kind: MapKind,
+        types: (TypeId, TypeId),
+        max_entries: u32,
+    ) {
         self.check_map_modifiers(global);
         let (mut flags, numa_node) = self.map_flags(global.flags.as_ref(), kind);
         if kind == MapKind::LpmTrie || kind.is_storage() {
@@ -166,7 +162,7 @@ impl Checker<'_> {
         self.declare_name(&global.name, Symbol::Map(id));
     }
 
-    fn check_map_modifiers(&mut self, global: &ast::Global) {
+    pub(super) fn check_map_modifiers(&mut self, global: &ast::Global) {
         if let Some(local) = global.local {
             self.strict(local, "`local` before a map");
             if let Some(pin) = global.pin {
@@ -179,7 +175,7 @@ impl Checker<'_> {
     }
 
     /// Returns the number of entries; `None` if an error was reported.
-    fn entries(&mut self, size: &Size) -> Option<u32> {
+    pub(super) fn entries(&mut self, size: &Size) -> Option<u32> {
         if let Size::Option { .. } = size {
             // The number is known when `main` is.
             return Some(1);

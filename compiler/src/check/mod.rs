@@ -48,6 +48,7 @@ mod matching;
 mod member;
 mod modules;
 mod names;
+mod nested_maps;
 mod objects;
 mod operator;
 mod options;

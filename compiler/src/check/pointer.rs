@@ -320,7 +320,7 @@ impl Body<'_, '_> {
         let def = self.checker.types.struct_def(id);
         let member = def.fields.get(field).map(|field| field.name.clone()).unwrap_or_default();
         match def.origin {
-            StructOrigin::Script | StructOrigin::Predeclared => true,
+            StructOrigin::Script | StructOrigin::Predeclared | StructOrigin::NestedKey => true,
             StructOrigin::Kernel if def.name.starts_with("trace_event_raw_") => {
                 let text = format!("`{member}` of `{}` cannot be assigned", def.name);
                 self.report(Diagnostic::error(412, span, text).label("a context member"));

@@ -40,14 +40,14 @@ pub(super) struct NamedType {
 }
 
 impl Prescan {
-    /// Scans a body. `is_map` returns whether a name at top level is a map.
-    pub(super) fn of(params: &[Param], body: &Block, is_map: &dyn Fn(&str) -> bool) -> Prescan {
+    /// Scans a body. `keys_of_map` returns the number of keys after which a name at top level is an entry of a map.
+    pub(super) fn of(params: &[Param], body: &Block, keys_of_map: &dyn Fn(&str) -> Option<u32>) -> Prescan {
         let mut visitor = PrescanVisitor {
             uses: HashMap::new(),
             has_nulls: false,
             named: Vec::new(),
             scopes: vec![HashMap::new()],
-            is_map,
+            keys_of_map,
         };
         params.iter().for_each(|param| visitor.declare(&param.name.name, param.name.span));
         visitor.stmts(body);
@@ -75,7 +75,7 @@ struct PrescanVisitor<'a> {
     has_nulls: bool,
     named: Vec<NamedType>,
     scopes: Vec<HashMap<&'a str, Span>>,
-    is_map: &'a dyn Fn(&str) -> bool,
+    keys_of_map: &'a dyn Fn(&str) -> Option<u32>,
 }
 
 impl<'a> PrescanVisitor<'a> {
@@ -265,10 +265,13 @@ impl<'a> PrescanVisitor<'a> {
     /// Whether a value is a map element: `m[k]`, `q.pop()`.
     fn is_element(&self, value: &Expr) -> bool {
         match &strip(value).kind {
-            ExprKind::Index(base, _) => self.names_map(base),
+            ExprKind::Index(base, _) => match &strip(base).kind {
+                ExprKind::Index(outer, _) => self.keys_of(outer) == Some(2),
+                _ => self.keys_of(base) == Some(1),
+            },
             ExprKind::Call { callee, .. } => match &strip(callee).kind {
                 ExprKind::Field { base, name, .. } => {
-                    matches!(name.name.as_str(), "pop" | "peek") && self.names_map(base)
+                    matches!(name.name.as_str(), "pop" | "peek") && self.keys_of(base).is_some()
                 }
                 _ => false,
             },
@@ -276,10 +279,10 @@ impl<'a> PrescanVisitor<'a> {
         }
     }
 
-    fn names_map(&self, base: &Expr) -> bool {
-        let ExprKind::Name(name) = &strip(base).kind else { return false };
+    fn keys_of(&self, base: &Expr) -> Option<u32> {
+        let ExprKind::Name(name) = &strip(base).kind else { return None };
         let hidden = self.scopes.iter().any(|scope| scope.contains_key(name.as_str()));
-        !hidden && (self.is_map)(name)
+        if hidden { None } else { (self.keys_of_map)(name) }
     }
 
     fn null_test(&mut self, value: &Expr, null: &Expr) {

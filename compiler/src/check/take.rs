@@ -42,7 +42,7 @@ impl Checker<'_> {
     pub(super) fn can_take(&self, map: MapId) -> bool {
         let one = &self.maps[map];
         let is_pointer = matches!(self.types.kind(one.value), TypeKind::Ptr(_));
-        matches!(one.kind, MapKind::Hash | MapKind::LruHash) && !is_pointer
+        matches!(one.kind, MapKind::Hash | MapKind::LruHash) && !is_pointer && one.outer.is_none()
     }
 }
 

@@ -454,6 +454,13 @@ builtins! {
         },
         /// `clear(m)`: void; deletes every entry.
         "clear" Clear(map: MapId),
+        /// `m.create(k)`: void; puts an empty map at a key of a map of maps, unless there is one.
+        ".create" CreateInner {
+            /// The map of maps.
+            map: MapId,
+            /// The key of the inner map.
+            key: Box<Expr>,
+        },
         /// `take(m)`: void; exchanges the map for an empty one. [`super::taken`] replaces it.
         "take" TakeMap(map: MapId),
         /// Waits until the runs of programs that have begun are over: void. From then on the map is the other one of two.

@@ -7,7 +7,7 @@ use super::{Block, Caller, Expr, FuncId, GlobalId, ImplId, LocalId, MapId, Progr
 use crate::defect::narrow;
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{IntType, TypeId, Types};
+use crate::types::{IntType, TypeId, TypeKind, Types};
 
 /// The half that a function belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -400,6 +400,18 @@ pub struct Map {
     pub locked: bool,
     /// The second map of two that `take(m)` exchanges. Set by [`super::taken`].
     pub double_buffer: Option<DoubleBuffer>,
+    /// The outer map of a map of maps. Kind, value and number of entries are then those of the inner maps, and `key` is a
+    /// struct of two fields: the key of the outer map and that of the inner one.
+    pub outer: Option<OuterMap>,
+}
+
+/// The map that holds the inner maps of a map of maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OuterMap {
+    /// `Array` or `Hash`.
+    pub kind: MapKind,
+    /// Maximum number of inner maps.
+    pub max_entries: u32,
 }
 
 /// A second map of the same shape. Programs use one of the two and userspace the other.
@@ -448,7 +460,27 @@ impl Map {
             kernel_only: false,
             locked: false,
             double_buffer: None,
+            outer: None,
         }
+    }
+
+    /// Returns the types of the two keys of an entry in a map of maps; none for another map.
+    pub fn nested_keys(&self, types: &Types) -> Option<(TypeId, TypeId)> {
+        let (Some(_), TypeKind::Struct(id)) = (self.outer, types.kind(self.key)) else { return None };
+        match types.struct_def(*id).fields.as_slice() {
+            [outer, inner] => Some((outer.ty, inner.ty)),
+            _ => None,
+        }
+    }
+
+    /// Whether a key is that of an inner map as a whole, not that of an entry in one.
+    pub fn is_of_inner_map(&self, key: &Expr) -> bool {
+        self.outer.is_some() && key.ty != self.key
+    }
+
+    /// Whether keys have 4 bytes in the kernel, whatever the script's type.
+    pub fn has_index(&self) -> bool {
+        self.outer.is_none() && (self.kind.is_array() || self.kind == MapKind::StackTrace)
     }
 
     /// Returns the layout of the values in the kernel; in per-CPU kinds, of one CPU's.

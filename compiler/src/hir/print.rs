@@ -36,11 +36,20 @@ fn declarations(hir: &Hir, out: &mut String) {
         let (name, kind, entries) = (&map.name, map.kind.name(), map.max_entries);
         let scope = keyword(map.kernel_only, "local ");
         let option = keyword(map.size_option.is_some(), " by option");
+        let (key, around) = match (map.outer, map.nested_keys(&hir.types)) {
+            (Some(outer), Some((first, key))) => {
+                let (kind, entries) = (outer.kind.name(), outer.max_entries);
+                (key, (format!("{kind}<{}, ", ty(first)), format!(">({entries})")))
+            }
+            _ => (map.key, Default::default()),
+        };
         let _ = writeln!(
             out,
-            "{pin}{scope}map {name}: {kind}<{}, {}>({entries}{option}){objects}",
-            ty(map.key),
-            ty(map.value)
+            "{pin}{scope}map {name}: {}{kind}<{}, {}>({entries}{option}){}{objects}",
+            around.0,
+            ty(key),
+            ty(map.value),
+            around.1
         );
     }
     for ring in &hir.rings {

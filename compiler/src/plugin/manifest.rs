@@ -106,10 +106,16 @@ fn maps(hir: &Hir, split: &Split) -> Vec<Map> {
     let stacks = Stacks::of(hir, split.kernel.iter().copied());
     let map = |id, map: &crate::hir::Map| Map {
         name: map.name.clone(),
-        kind: map.kind.name().to_owned(),
-        key: hir.types.name(map.key),
+        kind: match map.outer {
+            Some(outer) => format!("{} of {}", outer.kind.name(), map.kind.name()),
+            None => map.kind.name().to_owned(),
+        },
+        key: match map.nested_keys(&hir.types) {
+            Some((outer, inner)) => format!("{}, {}", hir.types.name(outer), hir.types.name(inner)),
+            None => hir.types.name(map.key),
+        },
         value: hir.types.name(map.value),
-        max_entries: map.max_entries,
+        max_entries: map.max_entries.saturating_mul(map.outer.map_or(1, |outer| outer.max_entries)),
         // Of two maps that are exchanged none has all stacks.
         key_parts: if hir.maps[id].double_buffer.is_none() { stacks.key_parts(id) } else { Vec::new() },
     };

@@ -128,6 +128,13 @@ fn unfit(hir: &Hir, map: MapId) -> Option<(String, &'static str)> {
         let text = format!("values of a map of the kind `{}` have no lock", map.kind.name());
         return Some((text, "values of `hash` and `array` can be locked"));
     }
+    if map.outer.is_some() {
+        let text = format!("values of `{}`, a map of maps, have no lock", map.name);
+        return Some((
+            text,
+            "values of `hash` and `array` can be locked; in a map of maps `+=` of a number is atomic",
+        ));
+    }
     if !matches!(hir.types.kind(map.value), TypeKind::Struct(_) | TypeKind::Array(..)) {
         let text = format!("values of type `{}` have no lock", hir.types.name(map.value));
         return Some((text, "a value that is a struct or an array can be locked; a number needs no lock"));

@@ -4,7 +4,10 @@
 //! The layout of a context depends on the architecture and is not here (`builtins`); nor is that of a kernel
 //! struct.
 
-use super::{StructId, TypeId, TypeKind, Types};
+use super::{StructId, StructOrigin, TypeId, TypeKind, Types};
+
+/// Alignment of both keys of an entry in a map of maps. Source: wit/maps.wit.
+const NESTED_KEY_ALIGN: u64 = 8;
 
 impl Types {
     /// Returns the size of a value in bytes. 0 for void, and for a type with an error that was reported.
@@ -31,8 +34,9 @@ impl Types {
     /// Returns the offset of a field in bytes, by the field's position.
     pub fn field_offset(&self, id: StructId, field: usize) -> u64 {
         let mut end = 0;
+        let least = self.least_align(id);
         for (index, one) in self.struct_def(id).fields.iter().enumerate() {
-            let start = round_up(end, self.align(one.ty));
+            let start = round_up(end, self.align(one.ty).max(least));
             if index == field {
                 return start;
             }
@@ -86,7 +90,13 @@ impl Types {
         if let Some((_, align)) = self.layouts.get(&id) {
             return *align;
         }
-        self.struct_def(id).fields.iter().map(|field| self.align(field.ty)).max().unwrap_or(1)
+        let least = self.least_align(id);
+        self.struct_def(id).fields.iter().map(|field| self.align(field.ty)).max().unwrap_or(1).max(least)
+    }
+
+    /// Returns the alignment that each field of a struct has at least.
+    fn least_align(&self, id: StructId) -> u64 {
+        if self.struct_def(id).origin == StructOrigin::NestedKey { NESTED_KEY_ALIGN } else { 1 }
     }
 }
 
@@ -96,7 +106,7 @@ fn round_up(offset: u64, align: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Field, StructDef, StructOrigin};
+    use super::super::{Field, StructDef};
     use super::*;
 
     #[test]

@@ -102,6 +102,9 @@ pub enum StructOrigin {
     Script,
     /// The compiler: C layout of its fields.
     Predeclared,
+    /// The compiler, for the keys of a map of maps: the key of the outer map and that of the inner one, each filled up with
+    /// zeros to a multiple of 8 bytes, as the contract has them.
+    NestedKey,
     /// A context of a program, only ever a pointee: `builtins` has the offsets of its members.
     Context,
     /// The kernel, only ever a pointee: BTF has the offsets of its members. The fields are those that the

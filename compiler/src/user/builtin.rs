@@ -96,6 +96,7 @@ impl FnCx<'_, '_> {
                 self.push_line(span);
                 self.code.call(clear).op(I::Drop);
             }
+            UserBuiltin::CreateInner { map, key } => self.create_inner(*map, key, span)?,
             UserBuiltin::Settle(map) => self.settle(*map, span),
             UserBuiltin::Count(map) => {
                 let count = self.cx.routine(Routine::MapCount((*map).into()));

@@ -3,11 +3,10 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
-use super::code::Var;
+use super::code::{DefinedId, Var};
 use super::cx::Lower;
 use super::func::FnCx;
 use super::lvalue::Storage;
-use super::maps::has_index;
 use super::runtime::Routine;
 use super::scalar::convert;
 use crate::hir::{BinaryOp, Expr, MapId};
@@ -31,7 +30,7 @@ pub struct Key {
 impl FnCx<'_, '_> {
     /// Evaluates the key of a map element.
     pub fn element_key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
-        if !has_index(self.cx.hir.maps[map].kind) {
+        if !self.cx.hir.maps[map].has_index() {
             return Ok(Key { addr: self.key(map, key)?, index: None });
         }
         self.array_index(map, key)?;
@@ -61,7 +60,7 @@ impl FnCx<'_, '_> {
 
     /// Evaluates a key into a temporary of this statement, in the layout of the kernel's map.
     pub fn key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
-        if has_index(self.cx.hir.maps[map].kind) {
+        if self.cx.hir.maps[map].has_index() {
             return self.array_key(map, key);
         }
         let slot = self.slot(key.ty);
@@ -99,6 +98,10 @@ impl FnCx<'_, '_> {
 
     /// Pushes whether an entry exists.
     pub fn present(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
+        if self.cx.hir.maps[map].is_of_inner_map(key) {
+            let has = self.cx.routine(Routine::MapHasInner(map.into()));
+            return self.call_with_key(has, map, key, span);
+        }
         let key = self.key(map, key)?;
         let value = self.slot(self.cx.hir.maps[map].value);
         self.lookup(map.into(), key, value, span);
@@ -107,11 +110,26 @@ impl FnCx<'_, '_> {
 
     /// Lowers `delete m[k]`.
     pub fn remove(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
-        let remove = self.cx.routine(Routine::MapRemove(map.into()));
+        let remove = match self.cx.hir.maps[map].is_of_inner_map(key) {
+            true => Routine::MapRemoveInner(map.into()),
+            false => Routine::MapRemove(map.into()),
+        };
+        let remove = self.cx.routine(remove);
+        self.call_with_key(remove, map, key, span)
+    }
+
+    /// Lowers `m.create(k)`.
+    pub fn create_inner(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
+        let create = self.cx.routine(Routine::MapCreateInner(map.into()));
+        self.call_with_key(create, map, key, span)
+    }
+
+    /// Calls a routine whose operands are the address of a key and the start of a message.
+    fn call_with_key(&mut self, routine: DefinedId, map: MapId, key: &Expr, span: Span) -> Lower<()> {
         let key = self.key(map, key)?;
         self.push_addr(key);
         self.push_line(span);
-        self.code.call(remove);
+        self.code.call(routine);
         Ok(())
     }
 

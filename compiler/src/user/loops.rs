@@ -7,7 +7,7 @@ use super::arith;
 use super::code::{Label, Var};
 use super::cx::Lower;
 use super::func::{FnCx, Home, LoopLabels};
-use super::maps::{self, Table, has_index};
+use super::maps::{self, Table};
 use super::runtime::Routine;
 use super::scalar::{convert, push_const, val_type};
 use crate::hir::{BinaryOp, Block, Expr, LocalId, Lvalue, MapId, MapIteration, Stmt};
@@ -165,7 +165,7 @@ impl FnCx<'_, '_> {
         span: Span,
     ) -> Lower<Option<Var>> {
         let data = &self.cx.hir.maps[map];
-        let index = has_index(data.kind).then_some(U32);
+        let index = data.has_index().then_some(U32);
         match self.cx.hir.types.scalar(data.key) {
             Some(int) => self.put(key, |fcx| {
                 fcx.load(index.unwrap_or(int), entry);

@@ -166,6 +166,7 @@ fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
         maps::open_pinned(cx, &mut code, split);
         variables::open_all(cx, &mut code);
         config::write_defaults(cx, &mut code, &split.configs);
+        maps::create_inner_maps(cx, &mut code, split);
         open_counters(cx, &mut code);
         call_entry(cx, &mut code, id)?;
         code.op(Instruction::Return).end();
@@ -212,6 +213,7 @@ fn call_main(cx: &mut Cx<'_>, code: &mut WasmCode, main: FuncId, split: &Split) 
     maps::open_pinned(cx, code, split);
     variables::open_all(cx, code);
     config::write_defaults(cx, code, &split.configs);
+    maps::create_inner_maps(cx, code, split);
     open_counters(cx, code);
     if let Some((_, address)) = options {
         code.u32(address);

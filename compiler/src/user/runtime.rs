@@ -137,6 +137,15 @@ routines! {
     MapAdd(map: Table): (I32, I64, I32, I32), "map_add:{}", map.name(hir) => maps::add(cx, code, map);
     /// Address of the key, `where`: removes an entry if there is one.
     MapRemove(map: Table): (I32, I32, I32), "map_remove:{}", map.name(hir) => maps::remove(cx, code, map);
+    /// Address of the key of an inner map, `where`: creates it if there is none.
+    MapCreateInner(map: Table): (I32, I32, I32), "map_create_inner:{}", map.name(hir) =>
+        maps::create_inner(cx, code, map);
+    /// Address of the key of an inner map, `where` -> 1 if there is one.
+    MapHasInner(map: Table): (I32, I32, I32) -> I32, "map_has_inner:{}", map.name(hir) =>
+        maps::has_inner(cx, code, map);
+    /// Address of the key of an inner map, `where`: removes it if there is one.
+    MapRemoveInner(map: Table): (I32, I32, I32), "map_remove_inner:{}", map.name(hir) =>
+        maps::remove_inner(cx, code, map);
     /// Address of the key, CPU, destination, `where` -> 1 if the CPU has a value; else the destination is
     /// zero.
     MapSlot(map: Table): (I32, I32, I32, I32, I32) -> I32, "map_slot:{}", map.name(hir) =>

@@ -65,10 +65,11 @@ impl Array {
     /// space.
     fn of(hir: &Hir, map: Table) -> Option<Array> {
         let entries = match map {
-            Table::Map(id) if hir.maps[id].kind == MapKind::Array && !hir.maps[id].locked => {
-                hir.maps[id].max_entries
+            Table::Map(id) => {
+                let map = &hir.maps[id];
+                let is_mapped = map.kind == MapKind::Array && !map.locked && map.outer.is_none();
+                is_mapped.then_some(map.max_entries)?
             }
-            Table::Map(_) => return None,
             Table::Config(_) => 1,
         };
         let stride = u32::try_from(hir.types.size(map.value(hir))).ok()?.checked_next_multiple_of(8)?;

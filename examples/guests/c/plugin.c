@@ -288,6 +288,15 @@ extern void __wasm_import_kernelscript_host_maps_method_bpf_map_clear(int32_t, u
 __attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.delete")))
 extern void __wasm_import_kernelscript_host_maps_method_bpf_map_delete(int32_t, uint8_t *, size_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.create-inner")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_create_inner(int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.has-inner")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_has_inner(int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.delete-inner")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_delete_inner(int32_t, uint8_t *, size_t, uint8_t *);
+
 __attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("list-maps")))
 extern void __wasm_import_kernelscript_host_maps_list_maps(uint8_t *);
 
@@ -8055,6 +8064,370 @@ bool kernelscript_host_maps_method_bpf_map_delete(kernelscript_host_maps_borrow_
   uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_maps_method_bpf_map_delete((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
+  kernelscript_host_maps_result_bool_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_create_inner(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *keys, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_create_inner((self).__handle, (uint8_t *) (*keys).ptr, (*keys).len, ptr);
+  kernelscript_host_maps_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_has_inner(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_has_inner((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
+  kernelscript_host_maps_result_bool_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_delete_inner(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_delete_inner((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
   kernelscript_host_maps_result_bool_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {

@@ -1602,6 +1602,25 @@ extern bool kernelscript_host_maps_method_bpf_map_clear(kernelscript_host_maps_b
 // 
 // Source: bpf(2), BPF_MAP_DELETE_ELEM.
 extern bool kernelscript_host_maps_method_bpf_map_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err);
+// Creates an empty inner map at each of these keys of a map of maps, one key behind the other without padding; one
+// that is there already stays. No key at all means every element of an array. After an error some may exist.
+// 
+// Errors: `invalid` (no map of maps; no whole number of keys), `limit` (`maps` or `map_bytes`; the map is full; an array's
+// index beyond its end; memory of the kernel), `kernel`.
+// 
+// Source: bpf(2), BPF_MAP_CREATE and BPF_MAP_UPDATE_ELEM; kernel/bpf/map_in_map.c, v6.12.
+extern bool kernelscript_host_maps_method_bpf_map_create_inner(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *keys, kernelscript_host_maps_error_t *err);
+// Whether a map of maps has an inner map at a key.
+// 
+// Errors: `invalid` (no map of maps; key of another size).
+extern bool kernelscript_host_maps_method_bpf_map_has_inner(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err);
+// Removes an inner map with all its entries. A run of a program that has looked it up may still write to it. False if
+// there was none.
+// 
+// Errors: `invalid` (no map of maps; an array, which keeps its maps; key of another size), `kernel`.
+// 
+// Source: bpf(2), BPF_MAP_DELETE_ELEM; kernel/bpf/map_in_map.c, `bpf_map_fd_put_ptr`, v6.12.
+extern bool kernelscript_host_maps_method_bpf_map_delete_inner(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err);
 // The maps of the plugin's object, by name. Nothing is created. Empty without an object.
 extern void kernelscript_host_maps_list_maps(plugin_list_string_t *ret);
 // Sets the number of entries of a map that does not exist yet: one that the object leaves open, or another size than it

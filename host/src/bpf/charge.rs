@@ -18,10 +18,14 @@ pub(super) fn check(maps: &[LoadedMap], admitted: &Admitted) -> Result<(), BpfEr
     let cpus = possible_cpus()?;
     let charge = |name: &str| {
         let map = maps.iter().find(|map| map.name == name)?;
-        let bytes = memlock(map.descriptor.as_fd())?;
-        (bytes != footprint(map.shape, cpus as u64)).then_some(bytes)
+        charged(map.descriptor.as_fd(), map.shape, cpus as u64)
     };
     admitted.check_charges(cpus, charge).map_err(BpfError::OverLimits)
+}
+
+/// Returns the bytes that the kernel charges for a map; none if it does not say.
+pub(super) fn charged(map: BorrowedFd<'_>, shape: MapShape, cpus: u64) -> Option<u64> {
+    memlock(map).filter(|bytes| *bytes != footprint(shape, cpus))
 }
 
 /// Returns what the kernel says about the memory of a map.

@@ -217,6 +217,15 @@ pub enum BpfError {
         /// Name of the map.
         name: String,
     },
+    /// An operation on inner maps of a map that has none, or none of the host.
+    #[error(
+        "`{name}` has no inner maps that a plugin creates: it is no array or hash of maps of data, it is pinned, or \
+         the object fills it itself"
+    )]
+    NotOfMaps {
+        /// Name of the map.
+        name: String,
+    },
     /// The size of a map that exists.
     #[error("the map `{name}` exists already: its size is set before the first program is loaded")]
     Created {

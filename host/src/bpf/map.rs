@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use super::cursor::{Cursor, CursorContent, is_unsupported};
 use super::delivered::LoadedMap;
 use super::error::BpfError;
+use super::inner_maps::InnerMaps;
 use super::sys::RawMap;
 use crate::host_bytes::HostBytes;
 
@@ -119,6 +120,8 @@ pub fn possible_cpus() -> Result<usize, BpfError> {
 pub struct Map {
     name: String,
     raw: RawMap,
+    /// The inner maps of a map of maps, whose entries are those of this map then.
+    inner: Option<InnerMaps>,
     shape: MapShape,
     /// Values in one entry: 1, or the number of possible CPUs.
     slots: usize,
@@ -141,7 +144,85 @@ impl Map {
     /// Returns a map whose descriptor another process of this host has duplicated.
     pub(crate) fn passed_on(name: String, shape: MapShape, slots: usize, descriptor: OwnedFd) -> Map {
         let raw = RawMap::new(descriptor, shape, slots);
-        Map { name, raw, shape, slots, is_frozen: AtomicBool::new(false) }
+        Map { name, raw, inner: None, shape, slots, is_frozen: AtomicBool::new(false) }
+    }
+
+    /// Returns the map of maps that the loader delivered, with these inner maps.
+    pub(super) fn of_maps(map: LoadedMap, inner: InnerMaps) -> Result<Map, BpfError> {
+        let of_descriptors = Map::of(map)?;
+        let shape = inner.shape(of_descriptors.shape);
+        Ok(Map { inner: Some(inner), shape, ..of_descriptors })
+    }
+
+    fn inner(&self) -> Result<&InnerMaps, BpfError> {
+        self.inner.as_ref().ok_or_else(|| BpfError::NotOfMaps { name: self.name.clone() })
+    }
+
+    /// Returns the number of inner maps that exist.
+    pub fn inner_maps(&self) -> usize {
+        self.inner.as_ref().map_or(0, InnerMaps::count)
+    }
+
+    /// Returns the keys of the inner maps that [`Map::create_inner`] would create.
+    ///
+    /// # Errors
+    /// [`BpfError::NotOfMaps`]; [`BpfError::NotWhole`]; [`BpfError::OverLimits`].
+    pub fn missing_inner(&self, keys: &[u8]) -> Result<Vec<Vec<u8>>, BpfError> {
+        self.inner()?.missing(keys)
+    }
+
+    /// Returns the key of the inner map that a write to an entry has to create first.
+    pub fn inner_to_create(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let inner = self.inner.as_ref()?;
+        let outer = self.check_key(key).ok().and_then(|()| inner.outer_key(key))?;
+        (!inner.has(outer)).then(|| outer.to_vec())
+    }
+
+    /// Creates inner maps at these keys.
+    ///
+    /// # Errors
+    /// [`BpfError::NotOfMaps`]; [`BpfError::OverLimits`]; [`BpfError::Kernel`].
+    pub fn create_inner(&self, keys: Vec<Vec<u8>>) -> Result<(), BpfError> {
+        self.inner()?.create(keys, &self.raw)
+    }
+
+    /// Returns whether there is an inner map at a key.
+    ///
+    /// # Errors
+    /// [`BpfError::NotOfMaps`]; [`BpfError::Size`].
+    pub fn has_inner(&self, key: &[u8]) -> Result<bool, BpfError> {
+        Ok(self.inner_key(key)?.has(key))
+    }
+
+    /// Removes the inner map at a key. False if there was none.
+    ///
+    /// # Errors
+    /// [`BpfError::NotOfMaps`]; [`BpfError::Size`]; [`BpfError::Kernel`] with EINVAL for arrays of maps.
+    pub fn delete_inner(&self, key: &[u8]) -> Result<bool, BpfError> {
+        self.inner_key(key)?.remove(key, &self.raw)
+    }
+
+    fn inner_key(&self, key: &[u8]) -> Result<&InnerMaps, BpfError> {
+        let inner = self.inner()?;
+        let expected = inner.outer_key_len();
+        if key.len() == expected { Ok(inner) } else { Err(self.size("a key", expected, key.len())) }
+    }
+
+    /// Calls `call` with the map that has an entry, and the entry's key there.
+    fn entry<T>(
+        &self,
+        key: &[u8],
+        call: impl FnOnce(&RawMap, &[u8]) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match &self.inner {
+            Some(inner) => inner.entry(key, call),
+            None => call(&self.raw, key),
+        }
+    }
+
+    /// Returns the number of bytes that the kernel reads or writes for a value.
+    fn value_len(&self) -> usize {
+        self.inner.as_ref().map_or(self.raw.value_len(), InnerMaps::value_len)
     }
 
     /// Returns a descriptor for another process of this host; none for a kind through which it would reach more than
@@ -186,7 +267,7 @@ impl Map {
     pub fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;
-        match self.raw.lookup(key) {
+        match self.entry(key, RawMap::lookup) {
             Ok(value) => Ok(Some(self.without_padding(value))),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(self.kernel("look up a key in", "bpf(BPF_MAP_LOOKUP_ELEM)", errno)),
@@ -200,7 +281,7 @@ impl Map {
     pub fn lookup_locked(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;
-        match self.raw.lookup_locked(key) {
+        match self.entry(key, RawMap::lookup_locked) {
             Ok(value) => Ok(Some(self.without_padding(value))),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(self.kernel("look up a key in", "bpf(BPF_MAP_LOOKUP_ELEM)", errno)),
@@ -236,7 +317,7 @@ impl Map {
         if value.len() != size {
             return Err(self.size("a value", size, value.len()));
         }
-        let mut values = vec![0; self.raw.value_len()];
+        let mut values = vec![0; self.value_len()];
         values[..size].copy_from_slice(value);
         self.write(key, &values, mode.flags())
     }
@@ -245,7 +326,8 @@ impl Map {
     fn write(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;
-        self.raw.update(key, value, flags).map_err(|errno| self.not_written(errno))
+        let written = self.entry(key, |raw, key| raw.update(key, value, flags));
+        written.map_err(|errno| self.not_written(errno))
     }
 
     fn not_written(&self, errno: Errno) -> BpfError {
@@ -272,15 +354,19 @@ impl Map {
             keys.extend_from_slice(key);
             values.extend(self.with_padding(value)?);
         }
-        let number = u32::try_from(values.len() / self.raw.value_len().max(1)).unwrap_or(u32::MAX);
-        match self.raw.update_batch(&keys, &values, number, mode.flags()) {
+        let number = u32::try_from(values.len() / self.value_len().max(1)).unwrap_or(u32::MAX);
+        let batch = match &self.inner {
+            Some(_) => Err(Errno::EINVAL),
+            None => self.raw.update_batch(&keys, &values, number, mode.flags()),
+        };
+        match batch {
             Ok(()) => return Ok(number),
             // Without batches, or not with this mode; each call says what else is wrong.
             Err(errno) if errno == Errno::EINVAL || is_unsupported(errno) => {}
             Err(errno) => return Err(self.not_written(errno)),
         }
         // Queues and stacks have no keys.
-        for (index, value) in values.chunks_exact(self.raw.value_len()).enumerate() {
+        for (index, value) in values.chunks_exact(self.value_len()).enumerate() {
             self.write(&keys[index * key_size..][..key_size], value, mode.flags())?;
         }
         Ok(number)
@@ -337,7 +423,7 @@ impl Map {
     pub fn delete(&self, key: &[u8]) -> Result<bool, BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;
-        match self.raw.delete(key) {
+        match self.entry(key, RawMap::delete) {
             Ok(()) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
             Err(errno) => Err(self
@@ -374,7 +460,7 @@ impl Map {
     pub fn lookup_and_delete(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;
-        match self.raw.lookup_and_delete(key) {
+        match self.entry(key, RawMap::lookup_and_delete) {
             Ok(value) => Ok(Some(self.without_padding(value))),
             Err(Errno::ENOENT) => Ok(None),
             // EINVAL before 5.14.
@@ -456,8 +542,11 @@ impl Map {
         content: CursorContent,
         entries: &mut Vec<u8>,
     ) -> Result<Option<Vec<u8>>, Errno> {
-        let raw = self.raw.batch(from, most)?;
-        let (key_size, value_len) = (self.shape.key_size as usize, self.raw.value_len());
+        let raw = match &self.inner {
+            Some(inner) => inner.batch(from, most)?,
+            None => self.raw.batch(from, most)?,
+        };
+        let (key_size, value_len) = (self.shape.key_size as usize, self.value_len());
         let (size, stride) = (self.shape.value_size as usize, self.stride());
         entries.reserve(raw.keys.len() + raw.values.len());
         for (key, value) in raw.keys.chunks_exact(key_size).zip(raw.values.chunks_exact(value_len)) {
@@ -477,14 +566,14 @@ impl Map {
 
     /// Returns the number of bytes that the kernel copies for a batch of entries.
     pub(super) fn batch_bytes(&self, entries: u32) -> u64 {
-        let entry = self.shape.key_size as usize + self.raw.value_len();
+        let entry = self.shape.key_size as usize + self.value_len();
         u64::from(entries).saturating_mul(entry as u64)
     }
 
     /// Returns the number of bytes that the kernel copies for one lookup: in per-CPU kinds the values of all
     /// CPUs.
     pub fn value_bytes(&self) -> u64 {
-        self.raw.value_len() as u64
+        self.value_len() as u64
     }
 
     /// Returns the size of a value in the form of [`Map::lookup`], in bytes.
@@ -494,7 +583,10 @@ impl Map {
 
     /// Returns the key after this one, or the first.
     pub(super) fn next_key(&self, key: Option<&[u8]>) -> Result<Vec<u8>, Errno> {
-        self.raw.next_key(key)
+        match &self.inner {
+            Some(inner) => inner.next_key(key),
+            None => self.raw.next_key(key),
+        }
     }
 
     /// Builds the error of a failed system call on this map.
@@ -504,7 +596,7 @@ impl Map {
 
     /// Returns the distance of values in the kernel's buffer in bytes.
     fn stride(&self) -> usize {
-        self.raw.value_len() / self.slots
+        self.value_len() / self.slots
     }
 
     fn without_padding(&self, value: Vec<u8>) -> Vec<u8> {
@@ -521,7 +613,7 @@ impl Map {
         if value.len() != size * self.slots {
             return Err(self.size("a value", size * self.slots, value.len()));
         }
-        let mut buffer = vec![0; self.raw.value_len()];
+        let mut buffer = vec![0; self.value_len()];
         if size > 0 {
             for (to, from) in buffer.chunks_exact_mut(self.stride()).zip(value.chunks_exact(size)) {
                 to[..size].copy_from_slice(from);
@@ -532,7 +624,7 @@ impl Map {
 
     /// Rejects maps of descriptors: a number chosen by the plugin would denote a descriptor of the host.
     fn check_numbers(&self) -> Result<(), BpfError> {
-        if !OF_DESCRIPTORS.contains(&self.shape.ty) {
+        if self.inner.is_some() || !OF_DESCRIPTORS.contains(&self.shape.ty) {
             return Ok(());
         }
         Err(BpfError::OfDescriptors { name: self.name.clone() })

@@ -15,6 +15,7 @@ mod error;
 pub mod feature;
 mod globals;
 mod image;
+mod inner_maps;
 mod kernel_functions;
 mod kernel_types;
 mod layout;

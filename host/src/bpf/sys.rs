@@ -9,6 +9,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+use ks_compiler::object::model::MapShape as ModelShape;
 use libbpf_rs::{AsRawLibbpf, Object, OpenMapMut, OpenObject, OpenProgramMut, ProgramAttachType};
 use libbpf_sys::{libbpf_print_fn_t, libbpf_print_level};
 use nix::errno::Errno;
@@ -528,6 +529,36 @@ pub(super) fn link_info_bytes(link: BorrowedFd<'_>) -> Result<u32, Errno> {
     check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len) })?;
     Ok(len)
 }
+
+/// Creates a map without types.
+///
+/// Source: bpf(2), BPF_MAP_CREATE.
+pub(super) fn create_map(name: &str, shape: &ModelShape) -> Result<OwnedFd, Errno> {
+    let name = CString::new(name.as_bytes().get(..MAP_NAME_BYTES).unwrap_or(name.as_bytes()))
+        .map_err(|_| Errno::EINVAL)?;
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: shape.flags,
+        numa_node: shape.numa_node.unwrap_or_default(),
+        ..Default::default()
+    };
+    // SAFETY: the name is zero-terminated; `options` has its own size, and all its descriptors are 0: none.
+    let made = check(unsafe {
+        libbpf_sys::bpf_map_create(
+            shape.kind.number(),
+            name.as_ptr(),
+            shape.key.bytes(),
+            shape.value.bytes(),
+            shape.entries,
+            &raw const options,
+        )
+    })?;
+    // SAFETY: the kernel just created this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+}
+
+/// Bytes of a map's name that the kernel keeps. Source: include/uapi/linux/bpf.h, BPF_OBJ_NAME_LEN less the zero.
+const MAP_NAME_BYTES: usize = 15;
 
 /// A batch of map entries.
 pub(super) struct Batch {

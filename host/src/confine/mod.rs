@@ -148,7 +148,7 @@ impl Confinement {
                 || breakpoints
                 || (has("symbols.") || object.is_some_and(PluginObject::names_functions))
                     && policy.check_class(Class::Symbols).is_ok()
-                || any(|model| model.ksyms.iter().any(|ksym| ksym.kind == KsymKind::Address))
+                || any(Object::needs_syslog)
                 || any(asks_for_functions),
         }
     }

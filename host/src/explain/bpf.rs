@@ -54,6 +54,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::Target { .. }
         | BpfError::Size { .. }
         | BpfError::NotWhole { .. }
+        | BpfError::NotOfMaps { .. }
         | BpfError::NotPerCpu { .. }
         | BpfError::NotBloom { .. }
         | BpfError::PacketSize { .. }

@@ -284,12 +284,13 @@ impl ObjectSet {
     /// a map of one name counts once, with the largest of its sizes.
     pub fn memory(&self, cpus: usize) -> Memory {
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-        let mut maps: BTreeMap<String, Memory> = BTreeMap::new();
-        for (name, memory) in self.objects.iter().flat_map(|object| object.model.map_memory(cpus)) {
-            let largest = maps.entry(name).or_default();
-            *largest = largest.largest(memory);
-        }
-        maps.into_values().fold(Memory::default(), Memory::with)
+        largest_of_each(self.objects.iter().flat_map(|object| object.model.map_memory(cpus)))
+    }
+
+    /// Returns what [`ObjectSet::memory`] has not: the most memory of inner maps that the plugin may create.
+    pub fn inner_memory(&self, cpus: usize) -> Memory {
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        largest_of_each(self.objects.iter().flat_map(|object| object.model.inner_memory(cpus)))
     }
 
     /// Returns the number of maps that the objects pin, each counted once.
@@ -304,6 +305,16 @@ impl ObjectSet {
         let own = self.own.first().copied().filter(|own| *own < self.objects.len())?;
         Some(Admitted { object: self.objects.swap_remove(own), limits })
     }
+}
+
+/// Returns the sum of maps, of which those of one name are one map of the larger size.
+fn largest_of_each(all: impl Iterator<Item = (String, Memory)>) -> Memory {
+    let mut maps: BTreeMap<String, Memory> = BTreeMap::new();
+    for (name, memory) in all {
+        let largest = maps.entry(name).or_default();
+        *largest = largest.largest(memory);
+    }
+    maps.into_values().fold(Memory::default(), Memory::with)
 }
 
 /// An object that a policy admitted.
@@ -336,6 +347,15 @@ impl Admitted {
             memory.largest(Memory { maps: 0, map_bytes, ring_bytes })
         });
         let reasons = self.limits.exceeded(maps.fold(Memory::default(), Memory::with));
+        if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
+    }
+
+    /// Returns the limits that the maps exceed with these inner maps, which the plugin creates in maps of maps.
+    ///
+    /// # Errors
+    /// The message for a person, with every limit.
+    pub(crate) fn check_with_inner(&self, cpus: u32, inner: Memory) -> Result<(), String> {
+        let reasons = self.limits.exceeded(self.object.model.memory(cpus).with(inner));
         if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
     }
 

@@ -329,6 +329,10 @@ fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
         MapType::StackTrace => format!(
             "map `{name}`: {lost} stacks were lost, because they collided with others: make it larger"
         ),
+        MapType::ArrayOfMaps | MapType::HashOfMaps => format!(
+            "map `{name}`: {lost} updates by programs were lost, because an inner map was full or there was none \
+             for the key: make the inner maps larger, or create them before programs write"
+        ),
         MapType::RingBuf => format!(
             "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take \
              records out faster"

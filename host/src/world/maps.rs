@@ -85,6 +85,32 @@ impl State {
         }
     }
 
+    /// Creates the inner map that an entry of a map of maps is to be written to, if the mode creates entries.
+    fn create_for_entry(
+        &mut self,
+        this: &Resource<MapHandle>,
+        key: &[u8],
+        mode: UpdateMode,
+    ) -> Result<(), HostError> {
+        let map = &self.map(this)?.0;
+        let missing = map.inner_to_create(key).filter(|_| mode != UpdateMode::Exist);
+        let Some(missing) = missing else { return Ok(()) };
+        let map = Arc::clone(map);
+        self.create_inner_maps(&map, vec![missing])
+    }
+
+    /// Creates the inner maps at these keys. Each takes a descriptor, and as much of the policy's limits as another map.
+    fn create_inner_maps(&mut self, map: &Map, keys: Vec<Vec<u8>>) -> Result<(), HostError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.allow_descriptors(keys.len())?;
+        let _charge =
+            self.host_bytes.during_call(2 * keys.iter().map(|key| key.len() as u64).sum::<u64>())?;
+        let target = format!("{}, {} inner maps", map.name(), keys.len());
+        self.audited("create", &target, |()| None, |_| Ok(map.create_inner(keys)?))
+    }
+
     fn resize(&mut self, map: &str, size: MapSize) -> Result<(), HostError> {
         check_length("map", map)?;
         let target = match size {
@@ -146,6 +172,7 @@ impl HostBpfMap for State {
         value: Vec<u8>,
         mode: UpdateMode,
     ) -> Result<(), HostError> {
+        self.create_for_entry(&this, &key, mode)?;
         self.map(&this)?.with_value(self, |map| map.update(&key, &value, mode.into()))
     }
 
@@ -197,6 +224,20 @@ impl HostBpfMap for State {
 
     fn delete(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<bool, HostError> {
         Ok(self.map(&this)?.0.delete(&key)?)
+    }
+
+    fn create_inner(&mut self, this: Resource<MapHandle>, keys: Vec<u8>) -> Result<(), HostError> {
+        let map = Arc::clone(&self.map(&this)?.0);
+        let missing = map.missing_inner(&keys)?;
+        self.create_inner_maps(&map, missing)
+    }
+
+    fn has_inner(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<bool, HostError> {
+        Ok(self.map(&this)?.0.has_inner(&key)?)
+    }
+
+    fn delete_inner(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<bool, HostError> {
+        Ok(self.map(&this)?.0.delete_inner(&key)?)
     }
 
     fn contains(&mut self, this: Resource<MapHandle>, value: Vec<u8>) -> Result<bool, HostError> {

@@ -11,6 +11,7 @@ mod far_reads;
 mod foreign_loads;
 mod held_pointers;
 mod hotplug;
+mod inner_maps;
 mod kernel_data;
 mod kernel_structs;
 mod kernel_variables;

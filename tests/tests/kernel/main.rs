@@ -14,6 +14,7 @@ mod examples;
 mod groups;
 mod halves;
 mod hostile;
+mod inner_maps;
 mod isolation;
 mod kernel_types;
 mod loaded;

@@ -5,8 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
 
-use ks_tests::command;
 use ks_tests::plugins::{OWN_EVENT, component, elf, with_object, with_section};
+use ks_tests::{Folder, command, compile, finish};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -267,6 +267,24 @@ fn inspect_shows_what_a_plugin_asks_for() {
     assert!(program["instructions"].as_u64().is_some_and(|size| size > 0), "{program}");
     assert_eq!(json["capabilities"], serde_json::json!(["CAP_BPF", "CAP_PERFMON"]));
     assert!(text.contains("capabilities that it needs\n  CAP_BPF\n  CAP_PERFMON\n"), "{text}");
+}
+
+/// The addresses of variables whose type the script declares are in /proc/kallsyms, for those who may see them.
+#[test]
+fn inspect_lists_the_capability_to_read_addresses_of_variables() {
+    let script = "extern total_forks: u64
+        var forks : u64 = 0
+        @tracepoint(\"sched/sched_switch\")
+        fn count(ctx: *trace_event_raw_sched_switch) -> i32 {
+            forks = total_forks
+            return 0
+        }
+        fn main() -> i32 { return forks as i32 }";
+    let folder = Folder::new();
+    let file = folder.write("forks.wasm", compile("forks", script).plugin);
+    let outcome = finish(command("ks-host").arg("inspect").arg(&file));
+    let needs = "capabilities that it needs\n  CAP_BPF\n  CAP_PERFMON\n  CAP_SYSLOG\n";
+    assert!(outcome.stdout.contains(needs), "{outcome:#?}");
 }
 
 #[test]

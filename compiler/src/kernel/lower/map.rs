@@ -4,9 +4,10 @@ use super::super::mir::{Block, Callee, Condition, Helper, Lost, MapSymbol, Op, O
 use super::lvalue::{Access, Prepared, Root};
 use super::memory::{Addr, Base};
 use super::{Alias, Home, Lower, Lowerer, arithmetic, impossible, int_type};
+use crate::defect::narrow;
 use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
-use crate::types::IntType;
+use crate::types::{IntType, TypeKind};
 
 /// The key of a map access after its evaluation.
 #[derive(Clone, Copy)]
@@ -31,6 +32,9 @@ const BPF_NOEXIST: u64 = 1;
 /// Changes an entry that exists under its lock.
 const BPF_F_LOCK: u64 = 4;
 
+/// Error number of an entry that is not there. Source: include/uapi/asm-generic/errno-base.h.
+const ENOENT: u64 = 2;
+
 const U32: IntType = IntType { bits: 32, signed: false };
 
 impl Lowerer<'_> {
@@ -45,7 +49,7 @@ impl Lowerer<'_> {
     }
 
     fn key_bytes(&mut self, map: &hir::Map, key: &Expr) -> Lower<KeyBytes> {
-        if !map.kind.is_array() {
+        if !map.kind.is_array() || map.outer.is_some() {
             let bytes = self.size(map.key, key.span)?;
             let slot = self.builder.slot(bytes);
             self.lower_into(key, Addr::of(Base::Slot(slot)))?;
@@ -59,10 +63,50 @@ impl Lowerer<'_> {
         Ok(KeyBytes { slot, wide: (int.bits == 64).then_some(value) })
     }
 
-    fn map_and_key(&mut self, map: MapId, key: KeyBytes) -> (Value, Value) {
+    /// The map that the object declares, and its key.
+    fn declared_map_and_key(&mut self, map: MapId, key: KeyBytes) -> (Value, Value) {
         let map = self.map_addr(map);
         let key = self.pointer(Addr::of(Base::Slot(key.slot)));
         (map, key)
+    }
+
+    /// The map that has the entries, and the key there. Control goes to `absent` if a map of maps has no map for this
+    /// key.
+    fn map_and_key(&mut self, map: MapId, key: KeyBytes, absent: Block) -> (Value, Value) {
+        let (declared, first) = self.declared_map_and_key(map, key);
+        let Some(offset) = self.inner_key_offset(map) else { return (declared, first) };
+        let inner = self.found(declared, first, absent);
+        (inner, self.pointer(Addr::of(Base::Slot(key.slot)).plus(offset)))
+    }
+
+    /// Where the key of the inner map lies in the key of a map of maps.
+    fn inner_key_offset(&self, map: MapId) -> Option<u32> {
+        let map = &self.hir.maps[map];
+        let (Some(_), TypeKind::Struct(key)) = (map.outer, self.types().kind(map.key)) else { return None };
+        Some(narrow(self.types().field_offset(*key, 1)))
+    }
+
+    /// Returns the outcome of `call`, which gets the map and the key; -ENOENT if a map of maps has no map for this key.
+    fn with_map_and_key(
+        &mut self,
+        map: MapId,
+        key: KeyBytes,
+        call: impl FnOnce(&mut Self, Value, Value) -> Value,
+    ) -> Value {
+        if self.inner_key_offset(map).is_none() {
+            let (map, key) = self.declared_map_and_key(map, key);
+            return call(self, map, key);
+        }
+        let (absent, join) = (self.builder.block(), self.builder.block());
+        let outcome = self.builder.param(join, Type::I64);
+        let (map, key) = self.map_and_key(map, key, absent);
+        let found = call(self, map, key);
+        self.builder.jump_with(join, found);
+        self.builder.switch_to_sealed(absent);
+        let none = self.builder.constant(Type::I64, ENOENT.wrapping_neg());
+        self.builder.jump_with(join, none);
+        self.builder.switch_to_sealed(join);
+        outcome
     }
 
     /// A pointer to the entry; control goes to `miss` if there is none.
@@ -77,14 +121,14 @@ impl Lowerer<'_> {
             self.builder.branch(fits, narrow, miss);
             self.builder.switch_to_sealed(narrow);
         }
-        let (map, key) = self.map_and_key(map, key);
+        let (map, key) = self.map_and_key(map, key, miss);
         self.found(map, key, miss)
     }
 
     /// A pointer to the entry, or null.
     pub(super) fn nullable_entry(&mut self, map: MapId, key: Key) -> Value {
-        if let Key::Bytes(key @ KeyBytes { wide: None, .. }) = key {
-            let (map, key) = self.map_and_key(map, key);
+        if let (Key::Bytes(key @ KeyBytes { wide: None, .. }), None) = (key, self.hir.maps[map].outer) {
+            let (map, key) = self.declared_map_and_key(map, key);
             let callee = Callee::Helper(Helper::MapLookup);
             return self.builder.call(Type::Ptr(Origin::EntryOrNull), callee, vec![map, key]);
         }
@@ -121,9 +165,13 @@ impl Lowerer<'_> {
 
     /// Whether there is an entry: 1 or 0.
     pub(super) fn present(&mut self, map: MapId, key: &Expr) -> Lower<Value> {
-        let key = self.key(map, key)?;
         let miss = self.builder.block();
-        self.lookup(map, key, miss);
+        if self.hir.maps[map].is_of_inner_map(key) {
+            self.lookup_inner_map(map, key, miss)?;
+        } else {
+            let key = self.key(map, key)?;
+            self.lookup(map, key, miss);
+        }
         let join = self.builder.block();
         let result = self.builder.param(join, Type::I32);
         let one = self.builder.constant(Type::I32, 1);
@@ -135,11 +183,21 @@ impl Lowerer<'_> {
         Ok(result)
     }
 
+    /// Looks for the inner map at the key of an outer map.
+    fn lookup_inner_map(&mut self, map: MapId, key: &Expr, miss: Block) -> Lower<()> {
+        let slot = Addr::of(Base::Slot(self.builder.slot(self.size(key.ty, key.span)?)));
+        self.lower_into(key, slot)?;
+        let (outer, key) = (self.map_addr(map), self.pointer(slot));
+        self.found(outer, key, miss);
+        Ok(())
+    }
+
     fn update(&mut self, map: MapId, key: KeyBytes, value: Addr, flags: u64) -> Value {
-        let (map, key) = self.map_and_key(map, key);
-        let value = self.pointer(value);
-        let flags = self.builder.constant(Type::I64, flags);
-        self.builder.call(Type::I64, Callee::Helper(Helper::MapUpdate), vec![map, key, value, flags])
+        self.with_map_and_key(map, key, |this, map, key| {
+            let value = this.pointer(value);
+            let flags = this.builder.constant(Type::I64, flags);
+            this.builder.call(Type::I64, Callee::Helper(Helper::MapUpdate), vec![map, key, value, flags])
+        })
     }
 
     /// The entry that a value is written to in place; control goes to `miss` if there is none and none can be
@@ -174,7 +232,17 @@ impl Lowerer<'_> {
             Some(lock) => self.under_lock(lock, |this| this.copy(to, value, bytes)),
             None => self.copy(to, value, bytes),
         }
-        self.join_miss(Some(miss), |_| Ok(()))
+        self.join_miss(Some(miss), |this| {
+            this.count_if_of_maps(map);
+            Ok(())
+        })
+    }
+
+    /// Counts an update that found no entry of an inner array: none is ever created in the kernel half.
+    fn count_if_of_maps(&mut self, map: MapId) {
+        if self.hir.maps[map].outer.is_some() {
+            self.count_lost(Lost::Update(map));
+        }
     }
 
     /// `m[k] = value` of a scalar.
@@ -196,7 +264,10 @@ impl Lowerer<'_> {
         let miss = self.builder.block();
         let entry = self.entry_to_write(map, key, miss);
         self.store_scalar(Addr::of(Base::Pointer(entry)), int, value);
-        self.join_miss(Some(miss), |_| Ok(()))
+        self.join_miss(Some(miss), |this| {
+            this.count_if_of_maps(map);
+            Ok(())
+        })
     }
 
     /// Lowers `m[k] op= value`. A missing entry is created from zero; if another CPU creates it first, that
@@ -217,8 +288,9 @@ impl Lowerer<'_> {
         self.apply_change(Addr::of(Base::Pointer(entry)), int, change);
         self.builder.jump(done);
         self.builder.switch_to_sealed(miss);
-        if let Some(key) = replaced(data, key) {
-            self.create_element(map, key, int, change, done);
+        match replaced(data, key) {
+            Some(key) => self.create_element(map, key, int, change, done),
+            None => self.count_if_of_maps(map),
         }
         self.builder.jump(done);
         self.builder.switch_to_sealed(done);
@@ -244,7 +316,10 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(absent);
         match replaced(data, key) {
             Some(key) => self.create_zeros(map, key, part, (present, done), span)?,
-            None => self.builder.jump(done),
+            None => {
+                self.count_if_of_maps(map);
+                self.builder.jump(done);
+            }
         }
         self.builder.switch_to_sealed(present);
         let base = Root::Value(Addr::of(Base::Pointer(entry)));
@@ -328,8 +403,9 @@ impl Lowerer<'_> {
     pub(super) fn remove(&mut self, map: MapId, key: &Expr) -> Lower<()> {
         match self.key(map, key)? {
             Key::Bytes(key) => {
-                let (map, key) = self.map_and_key(map, key);
-                self.builder.call(Type::I64, Callee::Helper(Helper::MapDelete), vec![map, key]);
+                self.with_map_and_key(map, key, |this, map, key| {
+                    this.builder.call(Type::I64, Callee::Helper(Helper::MapDelete), vec![map, key])
+                });
             }
             Key::Object(object) => self.remove_stored(map, object),
         }

@@ -7,26 +7,54 @@ use super::super::scratch::SLOTS;
 use super::Assembly;
 use crate::bpf::MapRef;
 use crate::defect::narrow;
-use crate::hir::{ConfigId, CounterId, FuncId, Map, MapId, MapKind, RingId};
+use crate::hir::{ConfigId, CounterId, FuncId, Map, MapId, MapKind, OuterMap, RingId};
 use crate::object::btf::{IntEncoding, Member, TypeId};
 use crate::object::build::{MapDef, MapSide, Pinning};
 
 impl Assembly<'_> {
     pub(super) fn add_map(&mut self, id: MapId) {
-        let map = &self.hir.maps[id];
-        let (key, value) = self.map_sides(map);
+        let data = &self.hir.maps[id];
+        let (key, value) = self.map_sides(data);
         let map = MapDef {
-            name: map.name.clone(),
-            map_type: map_type(map.kind),
+            name: data.name.clone(),
+            map_type: map_type(data.kind),
             key,
             value,
-            max_entries: map.max_entries,
-            flags: map.flags | mapping(map),
-            numa_node: (map.flags & NUMA_NODE != 0).then_some(map.numa_node),
-            pinning: pinning(map.pinned),
+            max_entries: data.max_entries,
+            flags: data.flags | mapping(data),
+            numa_node: (data.flags & NUMA_NODE != 0).then_some(data.numa_node),
+            pinning: pinning(data.pinned),
             programs: Vec::new(),
+            inner: None,
+        };
+        let map = match data.outer {
+            Some(outer) => self.around(outer, data, map),
+            None => map,
         };
         self.keep(MapSymbol::Map(id), map);
+    }
+
+    /// Returns the definition of a map of maps around that of its inner maps. These have sizes without types, as those that
+    /// the host creates: to kernels before 6.2, maps of structs with and without a type have different shapes.
+    ///
+    /// Source: kernel/bpf/map_in_map.c, `bpf_map_meta_equal`, v6.1: it compares `timer_off`.
+    fn around(&mut self, outer: OuterMap, data: &Map, inner: MapDef) -> MapDef {
+        let types = &self.hir.types;
+        let (key, inner_key) = data.nested_keys(types).unwrap_or((data.key, data.key));
+        let bytes = |ty| MapSide::Bytes(narrow(types.size(ty)));
+        let inner = MapDef { key: bytes(inner_key), value: bytes(data.value), ..inner };
+        MapDef {
+            name: data.name.clone(),
+            map_type: if outer.kind.is_array() { ARRAY_OF_MAPS } else { HASH_OF_MAPS },
+            key: MapSide::Type(self.ty(key)),
+            value: MapSide::Bytes(4),
+            max_entries: outer.max_entries,
+            flags: 0,
+            numa_node: None,
+            pinning: Pinning::None,
+            programs: Vec::new(),
+            inner: Some(Box::new(inner)),
+        }
     }
 
     /// Adds the perf event array of a counter, with one entry for each CPU; the loader sets their number.
@@ -41,6 +69,7 @@ impl Assembly<'_> {
             numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
+            inner: None,
         };
         self.keep(MapSymbol::Counter(id), map);
     }
@@ -61,6 +90,7 @@ impl Assembly<'_> {
             numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
+            inner: None,
         };
         self.keep(MapSymbol::Config(id), map);
     }
@@ -92,6 +122,7 @@ impl Assembly<'_> {
             numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
+            inner: None,
         };
         self.keep(MapSymbol::Scratch, map);
     }
@@ -130,7 +161,7 @@ impl Assembly<'_> {
                 let key = if kind.is_array() || kind.is_storage() {
                     self.builder.btf().int("u32", 4, IntEncoding::Unsigned)
                 } else {
-                    self.ty(map.key)
+                    self.ty(map.nested_keys(&self.hir.types).map_or(map.key, |(_, inner)| inner))
                 };
                 (MapSide::Type(key), MapSide::Type(self.stored_value(map)))
             }
@@ -166,6 +197,7 @@ fn ring_buffer(name: &str, bytes: u32, pinning: Pinning) -> MapDef {
         numa_node: None,
         pinning,
         programs: Vec::new(),
+        inner: None,
     }
 }
 
@@ -174,9 +206,9 @@ fn pinning(pinned: bool) -> Pinning {
 }
 
 /// The flags that let the userspace half access a map through mmap without system calls. The kernel maps no values
-/// with locks.
+/// with locks, and the host no inner maps.
 fn mapping(map: &Map) -> u32 {
-    if map.kind == MapKind::Array && !map.locked { MMAPABLE } else { 0 }
+    if map.kind == MapKind::Array && !map.locked && map.outer.is_none() { MMAPABLE } else { 0 }
 }
 
 /// BPF_F_MMAPABLE, since 5.5. Source: include/uapi/linux/bpf.h, v6.12.
@@ -189,6 +221,10 @@ const PRINTS_BYTES: u32 = 256 << 10;
 pub(super) const ARRAY: u32 = 2;
 /// BPF_MAP_TYPE_PERF_EVENT_ARRAY of `enum bpf_map_type`.
 const EVENT_ARRAY: u32 = 4;
+/// BPF_MAP_TYPE_ARRAY_OF_MAPS of `enum bpf_map_type`.
+const ARRAY_OF_MAPS: u32 = 12;
+/// BPF_MAP_TYPE_HASH_OF_MAPS of `enum bpf_map_type`.
+const HASH_OF_MAPS: u32 = 13;
 /// BPF_MAP_TYPE_RINGBUF of `enum bpf_map_type`.
 const RING_BUFFER: u32 = 27;
 

@@ -90,6 +90,7 @@ impl Assembly<'_> {
             numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
+            inner: None,
         })
     }
 

@@ -49,6 +49,8 @@ pub struct MapDef {
     pub pinning: Pinning,
     /// Initial values of an array of programs, which the loader stores in order.
     pub programs: Vec<FunctionRef>,
+    /// The inner maps of a map of maps, by whose shape the verifier checks programs; its name is not used.
+    pub inner: Option<Box<MapDef>>,
 }
 
 /// The final `.maps` section.
@@ -101,6 +103,11 @@ fn describe(btf: &mut BtfBuilder, map: &MapDef) -> Result<(TypeId, u32), BuildEr
     if !map.programs.is_empty() {
         let proto = btf.func_proto(TypeId::VOID, &[]);
         let pointer = btf.ptr(proto);
+        members.push(("values", btf.array(pointer, 0)));
+    }
+    if let Some(inner) = &map.inner {
+        let (inner, _) = describe(btf, inner)?;
+        let pointer = btf.ptr(inner);
         members.push(("values", btf.array(pointer, 0)));
     }
     let members: Vec<Member<'_>> = (0u32..)

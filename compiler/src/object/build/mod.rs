@@ -236,6 +236,7 @@ impl ObjectBuilder {
             numa_node: None,
             pinning: Pinning::None,
             programs,
+            inner: None,
         })
     }
 

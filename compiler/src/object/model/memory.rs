@@ -209,6 +209,19 @@ impl Object {
         self.map_memory(cpus).map(|(_, memory)| memory).fold(Memory::default(), Memory::with)
     }
 
+    /// Returns the charge for the inner maps of each map of maps that is full of them, with its name.
+    pub fn inner_memory(&self, cpus: u32) -> impl Iterator<Item = (String, Memory)> {
+        self.maps.iter().filter_map(move |map| {
+            let (one, maps) = (map.inner.as_ref()?.memory(cpus), u64::from(map.shape.entries));
+            let all = Memory {
+                maps,
+                map_bytes: one.map_bytes.saturating_mul(maps),
+                ring_bytes: one.ring_bytes.saturating_mul(maps),
+            };
+            Some((map.name.as_str().to_owned(), all))
+        })
+    }
+
     /// Returns the charge for each map, those of variables and structs included, with its name.
     pub fn map_memory(&self, cpus: u32) -> impl Iterator<Item = (String, Memory)> {
         let maps = self.maps.iter().map(move |map| {

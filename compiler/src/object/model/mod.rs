@@ -73,6 +73,13 @@ impl Object {
             || self.maps.iter().any(|map| map.shape.kind.needs_net_admin())
     }
 
+    /// Returns whether loading the object reads addresses of the kernel that only CAP_SYSLOG shows: those of variables
+    /// whose type the object declares.
+    #[must_use]
+    pub fn needs_syslog(&self) -> bool {
+        self.ksyms.iter().any(|ksym| ksym.kind == KsymKind::Address)
+    }
+
     /// Returns the map with this name.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<&Map> {

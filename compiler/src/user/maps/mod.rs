@@ -6,15 +6,17 @@
 
 mod cursor;
 mod exchange;
+mod inner;
 mod per_cpu;
 mod queue;
 mod size;
 mod table;
 
 pub use cursor::{clear, count, cursor, next};
+pub use inner::{create_inner, create_inner_maps, has_inner, remove_inner};
 pub use queue::{has, push, take};
 pub use size::set_sizes;
-pub use table::{Table, has_index};
+pub use table::Table;
 
 use wasm_encoder::{Instruction as I, ValType};
 

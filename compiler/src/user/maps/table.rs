@@ -1,12 +1,7 @@
 //! Contents of a BPF map: a map of the script, or a config block.
 
-use crate::hir::{ConfigId, Hir, MapId, MapKind};
+use crate::hir::{ConfigId, Hir, MapId};
 use crate::types::TypeId;
-
-/// Returns whether keys have 4 bytes in the kernel, whatever the script's type.
-pub fn has_index(kind: MapKind) -> bool {
-    kind.is_array() || kind == MapKind::StackTrace
-}
 
 /// A BPF map that the userspace half uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,13 +61,13 @@ impl Table {
 
     /// Returns whether every index below the size has an element, which is never created.
     pub fn is_array(self, hir: &Hir) -> bool {
-        matches!(self, Table::Map(id) if hir.maps[id].kind.is_array())
+        matches!(self, Table::Map(id) if hir.maps[id].kind.is_array() && hir.maps[id].outer.is_none())
     }
 
     /// Returns the size of a key in bytes, in the kernel.
     pub fn key_size(self, hir: &Hir) -> u32 {
         match self {
-            Table::Map(id) if !has_index(hir.maps[id].kind) => hir.types.size(hir.maps[id].key) as u32,
+            Table::Map(id) if !hir.maps[id].has_index() => hir.types.size(hir.maps[id].key) as u32,
             _ => 4,
         }
     }

@@ -200,6 +200,42 @@ fn lf_149_variables_of_the_kernel() {
 }
 
 #[test]
+fn lf_150_entries_of_inner_maps() {
+    let maps = "struct S { n: u64, list: u32[4] }\nvar h : hash<str(8), array<u32, S>(4)>(8)\n\
+                var a : array<u32, hash<u64, u64>(4)>(8)\nvar l : hash<u32, lru_hash<u32, u64>(4)>(8)";
+    accepts_both(
+        maps,
+        "h[\"one\"][1].n += 2\nh[\"one\"][1].list[2] = 3\na[1][7] = 8\nvar x = a[1][7] + l[2][3]\ndelete a[1][7]\n\
+         if (var s = h[\"one\"][2]) { s.n = x }\nif (l[2]) { l[2][3] += 1 }\nvar b = h[\"two\"] == null",
+    );
+    has_type(maps, "", "a[1][7]", "u64");
+    accepts(in_main(
+        maps,
+        "h.create(\"one\")\ndelete h[\"one\"]\nvar n = count(a)\nfor (k, v in a) { n = k.outer }",
+    ));
+    for wrong in [
+        "var m : hash<u32, hash<u32, array<u32, u64>(2)>(2)>(2)",
+        "var m : lru_hash<u32, hash<u32, u64>(2)>(2)",
+        "var m : hash<u32, percpu_hash<u32, u64>(2)>(2)",
+        "var m : array<u64, hash<u32, u64>(2)>(2)",
+        "struct O { n: u32 }\nvar m : hash<u32, hash<u32, *O>(2)>(2)",
+        "pin var m : hash<u32, hash<u32, u64>(2)>(2)",
+    ] {
+        refuses(with_empty_main(wrong), "KS0602");
+    }
+    refuses(with_empty_main("var m : hash<u32, hash<u32, u64>>(2)"), "KS0204");
+    refuses_both(maps, "a[1][\"text\"] = 1", "KS0401");
+    refuses_both(maps, "a[8][1] = 1", "KS0406");
+    refuses_both(maps, "var x = a[1]", "KS0608");
+    refuses_both(maps, "delete a[1]", "KS0607");
+    refuses(in_program(maps, "h.create(\"one\")"), "KS0608");
+    refuses(in_program(maps, "delete l[1]"), "KS0608");
+    refuses(in_program(maps, "for (k, v in a) { }"), "KS0608");
+    refuses(in_main(maps, "take(l)"), "KS0401");
+    refuses_strict(in_main(maps, ""), "KS0211");
+}
+
+#[test]
 fn lf_147_statistics_of_integers() {
     let stats = "var s : stats\nvar m : hash<u32, stats>(8)";
     accepts_both(stats, "s.add(3)\nm[1].add(-4 as i16)\nvar z = s.mean + m[1].min + s.max + s.sum");

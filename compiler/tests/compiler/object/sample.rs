@@ -82,6 +82,7 @@ pub fn everything() -> Vec<u8> {
         numa_node: None,
         pinning: Pinning::None,
         programs: Vec::new(),
+        inner: None,
     });
     let new = object.add_kfunc("bpf_iter_num_new", new_proto, Presence::Required);
     let next = object.add_kfunc("bpf_iter_num_next", next_proto, Presence::Required);

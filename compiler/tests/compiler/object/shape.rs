@@ -157,6 +157,7 @@ fn names_the_kernel_would_refuse_are_refused() {
             numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
+            inner: None,
         });
     });
     assert!(matches!(error, BuildError::DuplicateName(_)), "{error}");
@@ -219,6 +220,7 @@ fn references_to_nothing_are_refused() {
         numa_node: None,
         pinning: Pinning::None,
         programs: Vec::new(),
+        inner: None,
     });
     let error = spoiled(|_, _, body| body.code.insert(0, Insn::load_imm64(Reg::R1, Imm64::Map(map))));
     assert!(matches!(error, BuildError::Foreign(_)), "{error}");

@@ -181,16 +181,18 @@ fn is_by_ks(plugin: &Plugin) -> bool {
 /// Returns the capabilities that the programs' types and the events need, as the kernel checks them. Source
 /// for events: perf_event_open(2).
 fn capabilities(plugin: &Plugin) -> Vec<&'static str> {
-    let (perfmon, net_admin) = objects::capabilities(plugin.objects());
     // Counting the calling thread's user code needs no capability.
     let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events);
     let foreign = events.any(|event| event.pid != Some(0));
-    let needs = [
-        ("CAP_BPF", !plugin.objects().is_empty()),
-        ("CAP_PERFMON", foreign || perfmon),
-        ("CAP_NET_ADMIN", net_admin),
-    ];
-    needs.into_iter().filter(|(_, needed)| *needed).map(|(name, _)| name).collect()
+    let of_objects = objects::capabilities(plugin.objects());
+    let of_events = [("CAP_BPF", !plugin.objects().is_empty()), ("CAP_PERFMON", foreign)];
+    let mut names = Vec::new();
+    for (name, _) in of_events.into_iter().chain(of_objects).filter(|(_, needed)| *needed) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn describe_manifest(out: &mut String, manifest: &Manifest) {

@@ -23,6 +23,7 @@ use super::error::{BpfError, Lack, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
 use super::image::SectionPages;
+use super::inner_maps::{InnerBudget, InnerMaps};
 use super::kernel_types;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
@@ -115,7 +116,9 @@ impl Loaded {
     ///
     /// # Errors
     /// [`BpfError::Kernel`].
-    fn take_over(delivered: Delivered, model: &Model) -> Result<Loaded, BpfError> {
+    fn take_over(delivered: Delivered, admitted: &Admitted) -> Result<Loaded, BpfError> {
+        let model = admitted.object().model();
+        let budget = InnerBudget::new(admitted.clone())?;
         let map_names = delivered.maps.iter().map(|map| map.name.clone()).collect();
         let mut loaded = Loaded {
             maps: BTreeMap::new(),
@@ -128,7 +131,13 @@ impl Loaded {
             if is_data_map(map.name.as_bytes()) {
                 loaded.sections.extend(section_map(map, model)?);
             } else {
-                loaded.maps.insert(map.name.clone(), Arc::new(Map::of(map)?));
+                let declared = model.maps.iter().find(|one| one.name.as_str() == map.name);
+                let name = map.name.clone();
+                let map = match declared.and_then(|declared| InnerMaps::of(declared, &budget)) {
+                    Some(inner) => Map::of_maps(map, inner)?,
+                    None => Map::of(map)?,
+                };
+                loaded.maps.insert(name, Arc::new(map));
             }
         }
         Ok(loaded)
@@ -285,10 +294,14 @@ impl Object {
     }
 
     /// Returns the number of descriptors that the loaded object takes: one for each program and map, also for those of
-    /// sections of variables and of kernel structs.
+    /// sections of variables and of kernel structs, and for the inner maps that the plugin has created.
     pub fn descriptors(&self) -> usize {
+        let inner = match &self.stage {
+            Stage::Loaded(loaded) => loaded.maps.values().map(|map| map.inner_maps()).sum(),
+            Stage::Open => 0,
+        };
         let Model { programs, maps, data, struct_ops, kconfig, .. } = self.model();
-        programs.len() + maps.len() + data.len() + struct_ops.len() + usize::from(!kconfig.is_empty())
+        inner + programs.len() + maps.len() + data.len() + struct_ops.len() + usize::from(!kconfig.is_empty())
     }
 
     /// Returns the names of the maps. Does not load anything.
@@ -442,7 +455,7 @@ impl Object {
             let delivered = load(loader, &self.admitted, order, &maps)?;
             charge::check(&delivered.maps, &self.admitted)?;
             if self.pins.create(&delivered.maps, &names)? {
-                self.stage = Stage::Loaded(Loaded::take_over(delivered, self.admitted.object().model())?);
+                self.stage = Stage::Loaded(Loaded::take_over(delivered, &self.admitted)?);
                 self.unloaded = Unloaded::default();
                 return Ok(());
             }

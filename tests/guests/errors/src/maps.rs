@@ -32,6 +32,9 @@ pub fn answer(function: &str, words: &[&str]) -> Answer {
     }
 }
 
+/// Bytes of the key of an inner map.
+const OUTER_KEY_BYTES: u32 = 4;
+
 /// What a call is arguments.
 struct Arguments {
     key: Vec<u8>,
@@ -44,8 +47,9 @@ impl Arguments {
     fn of(map: &BpfMap, function: &str) -> Arguments {
         let info = map.info();
         let each = if info.per_cpu && function != "bpf-map.update-sum" { system::cpu_count() } else { 1 };
+        let key_size = if function.ends_with("-inner") { OUTER_KEY_BYTES } else { info.key_size };
         Arguments {
-            key: vec![0; info.key_size as usize],
+            key: vec![0; key_size as usize],
             value: vec![0; (info.value_size * each) as usize],
             mode: UpdateMode::Any,
         }
@@ -83,6 +87,10 @@ fn of_map(function: &str, map: &BpfMap, unusual: &[&str]) -> Answer {
             prepared(map.freeze());
         }
         ["many"] => return until_refused(|| map.iterate(true)),
+        // More inner maps than a policy allows.
+        ["thousand"] => arguments.key = (0..1000_u32).flat_map(u32::to_le_bytes).collect(),
+        // An inner map is there.
+        ["created"] => prepared(map.create_inner(&arguments.key)),
         // More bytes than the test lets the host keep.
         ["long"] => {
             arguments.key = arguments.key.repeat(1 << 16);
@@ -110,6 +118,9 @@ fn call(function: &str, map: &BpfMap, arguments: &Arguments) -> Answer {
         "bpf-map.update-batch" => map.update_batch(&[&key[..], value].concat(), *mode).map(drop),
         "bpf-map.delete-batch" => map.delete_batch(key).map(drop),
         "bpf-map.delete" => map.delete(key).map(drop),
+        "bpf-map.create-inner" => map.create_inner(key),
+        "bpf-map.has-inner" => map.has_inner(key).map(drop),
+        "bpf-map.delete-inner" => map.delete_inner(key).map(drop),
         "bpf-map.contains" => map.contains(value).map(drop),
         "bpf-map.freeze" => map.freeze(),
         "bpf-map.iterate" => map.iterate(true).map(drop),

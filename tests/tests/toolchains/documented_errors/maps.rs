@@ -24,11 +24,63 @@ const DELETE_BATCH: &[&str] = &["maps.bpf-map.delete-batch"];
 const LOOKUPS: &[&str] =
     &["maps.bpf-map.lookup", "maps.bpf-map.lookup-locked", "maps.bpf-map.lookup-and-delete"];
 const UPDATES: &[&str] = &["maps.bpf-map.update", "maps.bpf-map.update-locked"];
+const CREATE_INNER: &[&str] = &["maps.bpf-map.create-inner"];
+const DELETE_INNER: &[&str] = &["maps.bpf-map.delete-inner"];
 const RESIZES: &[&str] = &["maps.set-max-entries", "maps.set-value-size"];
 
 pub fn cases() -> Vec<Case> {
-    [opening(), sizes(), keys_and_values(), entries(), limits(), kinds(), refused(), resizing(), settling()]
-        .concat()
+    [
+        opening(),
+        sizes(),
+        keys_and_values(),
+        entries(),
+        limits(),
+        kinds(),
+        refused(),
+        resizing(),
+        settling(),
+        inner_maps(),
+    ]
+    .concat()
+}
+
+/// Inner maps of maps of maps.
+fn inner_maps() -> Vec<Case> {
+    let create = |kind, reason| case(kind, reason).of(CREATE_INNER).with("groups");
+    let other = &[CREATE_INNER, &["maps.bpf-map.has-inner"], DELETE_INNER].concat();
+    vec![
+        case("invalid", "no map of maps").of(other).with("small").says("`small` has no inner maps"),
+        create("invalid", "no whole number of keys").with("groups short-key").says("no whole number"),
+        case("invalid", "key of another size")
+            .of(&[&["maps.bpf-map.has-inner"], DELETE_INNER].concat())
+            .with("groups short-key")
+            .says("a key of `groups`"),
+        case("invalid", "an array, which keeps its maps")
+            .of(DELETE_INNER)
+            .with("slots")
+            .errno("EINVAL")
+            .says("cannot remove"),
+        create("limit", "`maps` or `map_bytes`").with("groups thousand").says("--limit maps="),
+        create("limit", "the map is full")
+            .refused(BPF, Of::First(MAP_UPDATE_ELEM), Errno::E2BIG)
+            .errno("E2BIG")
+            .says("cannot store an inner map"),
+        create("limit", "an array's index beyond its end")
+            .with("slots beyond")
+            .errno("E2BIG")
+            .says("cannot store"),
+        create("limit", "memory of the kernel")
+            .refused(BPF, Of::First(MAP_CREATE), Errno::ENOMEM)
+            .errno("ENOMEM")
+            .says("cannot create an inner map"),
+        create("kernel", "").refused(BPF, Of::First(MAP_CREATE), Errno::EIO).errno("EIO").says("EIO"),
+        case("kernel", "")
+            .of(DELETE_INNER)
+            .with("groups created")
+            .refused(BPF, Of::First(MAP_DELETE_ELEM), Errno::EIO)
+            .errno("EIO")
+            .says("EIO"),
+    ]
 }
 
 /// How the kernel refuses to say when programs have ended.

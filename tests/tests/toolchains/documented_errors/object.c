@@ -8,6 +8,7 @@ typedef unsigned long long u64;
 #define SEC(name) __attribute__((section(name), used))
 #define __uint(name, number) int(*name)[number]
 #define __type(name, ty) ty *name
+#define __array(name, ty) typeof(ty) *name[]
 
 struct bpf_spin_lock {
 	u32 val;
@@ -28,6 +29,8 @@ struct locked {
 	} name SEC(".maps")
 
 #define HASH 1
+#define ARRAY_OF_MAPS 12
+#define HASH_OF_MAPS 13
 #define ARRAY 2
 #define PERF_EVENT_ARRAY 4
 #define PERCPU_HASH 5
@@ -70,6 +73,28 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } plain SEC(".maps");
+
+/* Maps of maps, whose inner maps the host creates. */
+struct inner {
+	__uint(type, HASH);
+	__type(key, u32);
+	__type(value, u64);
+	__uint(max_entries, 2);
+};
+
+struct {
+	__uint(type, HASH_OF_MAPS);
+	__type(key, u32);
+	__uint(max_entries, 4096);
+	__array(values, struct inner);
+} groups SEC(".maps");
+
+struct {
+	__uint(type, ARRAY_OF_MAPS);
+	__type(key, u32);
+	__uint(max_entries, 2);
+	__array(values, struct inner);
+} slots SEC(".maps");
 
 MAP(events, PERF_EVENT_ARRAY, u32, u32, 1024);
 MAP(one_event, PERF_EVENT_ARRAY, u32, u32, 1);

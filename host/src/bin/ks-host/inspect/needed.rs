@@ -30,7 +30,8 @@ pub(super) fn needed(plugin: &Plugin) -> anyhow::Result<String> {
     if imports("symbols") || request.objects().objects().iter().any(PluginObject::names_functions) {
         needed.any(Class::Symbols, "whose addresses it names".into());
     }
-    let memory = request.objects().memory(ks_host::bpf::possible_cpus()?);
+    let cpus = ks_host::bpf::possible_cpus()?;
+    let memory = request.objects().memory(cpus).with(request.objects().inner_memory(cpus));
     needed.policy.set_limit(Limit::Maps, memory.maps);
     needed.policy.set_limit(Limit::MapBytes, memory.map_bytes);
     needed.policy.set_limit(Limit::RingBytes, memory.ring_bytes);

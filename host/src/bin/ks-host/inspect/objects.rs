@@ -304,9 +304,13 @@ fn shape(key_bytes: u32, value_bytes: u32, entries: u32) -> String {
     format!("{key_bytes} -> {value_bytes} bytes, {entries} entries")
 }
 
-/// Whether the objects need CAP_PERFMON and CAP_NET_ADMIN.
-pub(super) fn capabilities(records: &[BpfRecord]) -> (bool, bool) {
+/// Returns the capabilities that objects may need, each with whether these do.
+pub(super) fn capabilities(records: &[BpfRecord]) -> [(&'static str, bool); 3] {
     let objects: Vec<PluginObject> = records.iter().filter_map(|one| PluginObject::read(one).ok()).collect();
     let any = |needs: fn(&Object) -> bool| objects.iter().any(|one| needs(one.model()));
-    (any(Object::needs_perfmon), any(Object::needs_net_admin))
+    [
+        ("CAP_PERFMON", any(Object::needs_perfmon)),
+        ("CAP_NET_ADMIN", any(Object::needs_net_admin)),
+        ("CAP_SYSLOG", any(Object::needs_syslog)),
+    ]
 }
