@@ -7,7 +7,7 @@ use super::{Block, Caller, Expr, FuncId, GlobalId, ImplId, LocalId, MapId, Progr
 use crate::defect::narrow;
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{IntType, TypeId, Types};
+use crate::types::{ColumnLabel, IntType, TypeId, Types};
 
 /// The half that a function belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -237,12 +237,23 @@ pub struct Global {
     pub constant: bool,
     /// The initial value without trailing zero bytes.
     pub init: Vec<u8>,
+    /// How tables show it; none if the script does not say.
+    pub column: Option<ColumnLabel>,
 }
 
 impl Global {
     /// Creates a variable of both halves that begins as zero.
     pub fn new(name: String, ty: TypeId, span: Span) -> Global {
-        Global { name, ty, span, kernel_only: false, pinned: false, constant: false, init: Vec::new() }
+        Global {
+            name,
+            ty,
+            span,
+            kernel_only: false,
+            pinned: false,
+            constant: false,
+            init: Vec::new(),
+            column: None,
+        }
     }
 }
 
@@ -400,6 +411,8 @@ pub struct Map {
     pub locked: bool,
     /// The second map of two that `take(m)` exchanges. Set by [`super::taken`].
     pub double_buffer: Option<DoubleBuffer>,
+    /// How tables show its values; none if the script does not say.
+    pub column: Option<ColumnLabel>,
 }
 
 /// A second map of the same shape. Programs use one of the two and userspace the other.
@@ -448,6 +461,7 @@ impl Map {
             kernel_only: false,
             locked: false,
             double_buffer: None,
+            column: None,
         }
     }
 

@@ -9,13 +9,14 @@
 //! | LF-147 | B `stats` counts integers: `count`, `sum`, `min`, `max`, `mean`, `overflow`; ✗ in per-CPU maps |
 //! | LF-148 | ✓ `lock (v) { .. }` of an entry of a `hash` or `array`; ✗ calls in it (KS0720), ✗ other maps (KS0625), ✗ in userspace |
 //! | LF-149 | ✓ `extern name: type` reads a variable of the kernel; ✗ writing it (KS0612), ✗ in userspace |
+//! | LF-150 | ✓ `@column("heading", "unit")` before a field, a map or a variable; ✗ before structs (KS0626), ✗ units of texts |
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 /// Number of rows of the table.
-const ROWS: u32 = 149;
+const ROWS: u32 = 150;
 
 /// Rows that are not tested completely, with the missing feature.
 const OPEN_ROWS: &[(u32, &str)] = &[];
