@@ -140,6 +140,11 @@ impl Table {
         self.merged_by = Some(keys);
     }
 
+    /// Returns the number of first columns that are the key of a row; none if the plugin did not say.
+    pub(super) fn key_len(&self) -> Option<usize> {
+        self.merged_by
+    }
+
     /// Merges the rows with the same values in the first columns, if that is wanted. They are in the order of these then.
     pub(super) fn merge(&mut self) {
         let Some(keys) = self.merged_by else { return };
@@ -182,6 +187,11 @@ impl Table {
     /// Returns the number of rows that were cut.
     pub(super) fn others(&self) -> usize {
         self.others
+    }
+
+    /// Whether the lines of the texts in a column are lines of the table.
+    pub(super) fn has_lines(&self, column: usize) -> bool {
+        self.of_lines.contains(&column)
     }
 
     /// Returns the lines of a value; none if the texts of its column have one.
