@@ -189,6 +189,11 @@ impl Table {
         self.raw.set_lines(column);
     }
 
+    /// Gives a column (counted from 0) another heading. A column with an empty heading is not shown.
+    pub fn set_heading(&mut self, column: u32, heading: &str) {
+        self.raw.set_heading(column, heading);
+    }
+
     /// Makes rows with the same values in the first columns one row when they are written: whole numbers in the other columns are
     /// added.
     pub fn merge(&mut self, keys: u32) {

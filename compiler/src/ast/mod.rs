@@ -182,6 +182,8 @@ pub enum ItemKind {
 pub struct FieldDecl {
     /// The `///` lines above it.
     pub docs: Option<String>,
+    /// How tables show it: `@column(...)`; none if not written.
+    pub column: Option<ColumnAttribute>,
     /// The name of the field.
     pub name: Ident,
     /// The type as written in the declaration.
@@ -195,6 +197,8 @@ pub struct FieldDecl {
 pub struct Global {
     /// The map flags `@flags(...)`; none if not written.
     pub flags: Option<MapFlags>,
+    /// How tables show its value: `@column(...)`; none if not written.
+    pub column: Option<ColumnAttribute>,
     /// The source range of the word `pin`; none if the variable is not pinned.
     pub pin: Option<Span>,
     /// The source range of the word `local`; none if it is not written.
@@ -214,6 +218,17 @@ pub struct Global {
 pub struct MapFlags {
     /// Each flag with its number, if it has one.
     pub flags: Vec<(Ident, Option<IntLit>)>,
+    /// The source range, with `@` and the parentheses.
+    pub span: Span,
+}
+
+/// The heading and the unit of a column: `@column("total", "ns")`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnAttribute {
+    /// The heading.
+    pub heading: StrLit,
+    /// The unit of its numbers; none if not written.
+    pub unit: Option<StrLit>,
     /// The source range, with `@` and the parentheses.
     pub span: Span,
 }

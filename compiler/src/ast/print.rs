@@ -5,9 +5,9 @@
 //! reads the text back.
 
 use super::{
-    Arm, ArmResult, AstFunction, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
-    FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Stmt, StmtKind,
-    StrLit, TypeExpr, UnaryOp,
+    Arm, ArmResult, AstFunction, Attribute, Block, Catch, CatchPattern, ColumnAttribute, Cond, Else, Expr,
+    ExprKind, FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Stmt,
+    StmtKind, StrLit, TypeExpr, UnaryOp,
 };
 use crate::facts::Ty;
 
@@ -150,6 +150,7 @@ fn attribute(attribute: &Attribute) -> Node {
 
 fn field(field: &FieldDecl) -> Node {
     declared("field", &field.name, Some(&field.ty), field.default.as_ref())
+        .with_all(field.column.iter().map(column))
 }
 
 /// `(word name type value)`; type and value may be missing.
@@ -164,6 +165,11 @@ fn global(global: &Global) -> Node {
     declared("global", &global.name, global.ty.as_ref(), global.init.as_ref())
         .with_all(atoms)
         .with_all(global.flags.iter().map(flags))
+        .with_all(global.column.iter().map(column))
+}
+
+fn column(column: &ColumnAttribute) -> Node {
+    list("column").with(&column.heading).with_all(column.unit.iter().map(Node::from))
 }
 
 fn flags(flags: &MapFlags) -> Node {

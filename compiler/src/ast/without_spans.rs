@@ -1,9 +1,9 @@
 //! Compares syntax trees without their source ranges.
 
 use super::{
-    Arm, ArmResult, AstFunction, Attribute, AttributeArg, Block, Catch, CatchPattern, Cond, Else, Expr,
-    ExprKind, FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size,
-    Stmt, StmtKind, StrLit, TypeExpr, TypeExprKind,
+    Arm, ArmResult, AstFunction, Attribute, AttributeArg, Block, Catch, CatchPattern, ColumnAttribute, Cond,
+    Else, Expr, ExprKind, FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param,
+    Returns, Size, Stmt, StmtKind, StrLit, TypeExpr, TypeExprKind,
 };
 use crate::source::Span;
 
@@ -83,7 +83,7 @@ impl Mover {
         }
     }
 
-    fn global(&self, Global { flags, pin, local, per_cpu, name, ty, init }: &mut Global) {
+    fn global(&self, Global { flags, column, pin, local, per_cpu, name, ty, init }: &mut Global) {
         if let Some(MapFlags { flags, span }) = flags {
             *span = self.0;
             for (name, number) in flags {
@@ -91,10 +91,19 @@ impl Mover {
                 number.iter_mut().for_each(|number| self.int(number));
             }
         }
+        self.column(column);
         pin.iter_mut().chain(local).chain(per_cpu).for_each(|span| *span = self.0);
         self.ident(name);
         ty.iter_mut().for_each(|ty| self.ty(ty));
         init.iter_mut().for_each(|init| self.expr(init));
+    }
+
+    fn column(&self, column: &mut Option<ColumnAttribute>) {
+        if let Some(ColumnAttribute { heading, unit, span }) = column {
+            *span = self.0;
+            self.string(heading);
+            unit.iter_mut().for_each(|unit| self.string(unit));
+        }
     }
 
     fn function(
@@ -131,7 +140,8 @@ impl Mover {
     }
 
     fn fields(&self, fields: &mut [FieldDecl]) {
-        for FieldDecl { docs: _, name, ty, default } in fields {
+        for FieldDecl { docs: _, column, name, ty, default } in fields {
+            self.column(column);
             self.ident(name);
             self.ty(ty);
             default.iter_mut().for_each(|default| self.expr(default));

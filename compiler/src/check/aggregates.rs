@@ -43,8 +43,7 @@ pub(super) fn histogram(types: &mut Types, name: &str, slots: u64) -> StructId {
     let common = types.common();
     let counts = types.intern(TypeKind::Array(common.u64, slots));
     let fields = [(SLOTS, counts), (BELOW_ZERO, common.u64), (SUM, common.i64)];
-    let field =
-        |(name, ty): (&str, TypeId)| Field { name: name.into(), ty, default: None, docs: String::new() };
+    let field = |(name, ty): (&str, TypeId)| Field::new(name, ty);
     let fields = fields.into_iter().map(field).collect();
     types.add_struct(StructDef { name: name.into(), fields, origin: StructOrigin::Predeclared })
 }

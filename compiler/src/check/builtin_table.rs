@@ -463,10 +463,10 @@ pub const BUILTINS: &[Builtin] = &[
         "print_map",
         &["(map) -> void"],
         "Prints the entries of a map as a table sorted by value, largest first; histograms with bars. `top: 10` prints the \
-         first ten, and `by: count` sorts by the column `count`.",
+         first ten, `by: count` sorts by the column `count`, and `headings: texts` are the headings of the values.",
         |body, args, span| body.print_map_call(args, span),
     )
-    .with_named(&["top", "by"]),
+    .with_named(&["top", "by", "headings"]),
     user(
         "redraw",
         &["() -> void"],

@@ -26,7 +26,7 @@ impl Checker<'_> {
             let ty = self.config_type(field);
             let default = field.default.as_ref().and_then(|default| self.config_default(default, ty));
             let docs = field.docs.clone().unwrap_or_default();
-            declared.push(Field { name: field.name.name.clone(), ty, default, docs });
+            declared.push(Field { default, docs, ..Field::new(&field.name.name, ty) });
         }
         let full_name = self.full_name(name);
         let def = StructDef { name: full_name.clone(), fields: declared, origin: StructOrigin::Script };

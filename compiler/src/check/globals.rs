@@ -36,14 +36,13 @@ impl Checker<'_> {
             self.declare_name(&global.name, Symbol::Error);
             return;
         }
+        let column = self.label_of_global(global, ty);
         let id = self.globals.push(Global {
-            name: self.full_name(&global.name),
-            ty,
-            span: global.name.span,
             kernel_only: global.local.is_some(),
             pinned: global.pin.is_some(),
-            constant: false,
             init,
+            column,
+            ..Global::new(self.full_name(&global.name), ty, global.name.span)
         });
         self.declare_name(&global.name, Symbol::Global(id));
     }
@@ -70,7 +69,9 @@ impl Checker<'_> {
             return;
         }
         let name = (self.full_name(&global.name), global.name.span);
+        let column = self.label_of_global(global, ty);
         let id = self.maps.push(Map {
+            column,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
             ..Map::new(name, MapKind::PercpuArray, self.types.common().u32, ty, 1)

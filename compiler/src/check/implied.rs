@@ -245,7 +245,7 @@ impl Checker<'_> {
             let is_free = |name: &String| fields.iter().all(|field| field.name != *name);
             let name = std::iter::once(part.name.clone()).chain(numbered).find(is_free);
             let name = name.expect("some number is free");
-            fields.push(Field { name, ty: part.ty, default: None, docs: String::new() });
+            fields.push(Field::new(name, part.ty));
         }
         let origin = StructOrigin::Predeclared;
         let id = self.types.add_struct(StructDef { name: format!("{map}_key"), fields, origin });

@@ -209,7 +209,7 @@ impl Checker<'_> {
             return None;
         };
         let fields = &mut self.types.struct_mut(id).fields;
-        fields.push(Field { name: real.name.clone(), ty, default: None, docs: String::new() });
+        fields.push(Field::new(&real.name, ty));
         let index = fields.len() - 1;
         self.keep_member(id, index, real, None);
         Some(index)

@@ -12,9 +12,9 @@ use super::take::TAKE;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::kept;
-use crate::hir::{ExprKind, Map, MapId, MapKind, SharedBuiltin, TakeOp, UserBuiltin};
+use crate::hir::{Expr, ExprKind, Map, MapId, MapKind, SharedBuiltin, TakeOp, UserBuiltin};
 use crate::source::Span;
-use crate::types::TypeKind;
+use crate::types::{TypeId, TypeKind};
 
 /// Returns the methods of a kind of map, with the number of their arguments.
 fn methods(kind: MapKind) -> &'static [(&'static str, usize)] {
@@ -241,15 +241,53 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(401, named.span, text));
             return self.error_expr(span);
         }
-        self.user_builtin(UserBuiltin::PrintMap { map, top, by }, self.common().void, span)
+        let headings = match named_argument(args, "headings").map(|headings| self.headings(map, headings)) {
+            Some(None) => return self.error_expr(span),
+            headings => headings.flatten().map(Box::new),
+        };
+        self.user_builtin(UserBuiltin::PrintMap { map, top, by, headings }, self.common().void, span)
+    }
+
+    /// Checks headings of the columns of values; `None` if they were reported.
+    fn headings(&mut self, map: MapId, headings: &ast::Expr) -> Option<Expr> {
+        let value = self.expr(headings, None).expr;
+        if self.checker.types.is_error(value.ty) {
+            return None;
+        }
+        let one = &self.checker.maps[map];
+        let columns = if self.is_histogram(one.value) {
+            0
+        } else {
+            kept::value_headings(&self.checker.types, one).len() as u64
+        };
+        let is_text = |element: &TypeId| matches!(self.checker.types.kind(*element), TypeKind::Str(_));
+        match self.checker.types.kind(value.ty) {
+            TypeKind::Array(element, count) if is_text(element) && *count <= columns => return Some(value),
+            _ => {}
+        }
+        let (found, name) = (self.type_name(value.ty), &one.name);
+        let text = format!("expected `str(N)[M]` for at most {columns} columns of values, found `{found}`");
+        let note = if columns == 0 {
+            format!("`{name}` has histograms, which have no columns")
+        } else {
+            format!(
+                "the values of `{name}` have the columns {}",
+                listed(&kept::value_headings(&self.checker.types, one))
+            )
+        };
+        self.report(Diagnostic::error(401, value.span, text).note(note));
+        None
+    }
+
+    fn is_histogram(&self, ty: TypeId) -> bool {
+        matches!(self.checker.types.kind(ty), TypeKind::Struct(id) if self.checker.histograms.contains_key(id))
     }
 
     /// Checks the name of a column in the table of a map.
     fn column(&mut self, map: MapId, by: &ast::Expr) -> Option<u32> {
         let one = &self.checker.maps[map];
-        let is_histogram = matches!(self.checker.types.kind(one.value), TypeKind::Struct(id) if self.checker.histograms.contains_key(id));
-        let columns =
-            if is_histogram { Vec::new() } else { kept::headings(&self.checker.types, one.key, one.value) };
+        let is_histogram = self.is_histogram(one.value);
+        let columns = if is_histogram { Vec::new() } else { kept::headings(&self.checker.types, one) };
         let wanted = match &strip(by).kind {
             ast::ExprKind::Name(name) => name.clone(),
             ast::ExprKind::Str(text) => String::from_utf8_lossy(text).into_owned(),
@@ -258,11 +296,10 @@ impl Body<'_, '_> {
         let found = columns.iter().position(|column| *column == wanted);
         if found.is_none() {
             let text = format!("the table of `{}` has no column `{wanted}`", one.name);
-            let known: Vec<String> = columns.iter().map(|column| format!("`{column}`")).collect();
             let note = if is_histogram {
                 "histograms are sorted by the number of their values".to_owned()
             } else {
-                format!("its columns are {}", known.join(", "))
+                format!("its columns are {}", listed(&columns))
             };
             self.report(Diagnostic::error(401, by.span, text).note(note));
         }
@@ -285,4 +322,10 @@ impl Body<'_, '_> {
         );
         None
     }
+}
+
+/// Returns names as a list for a message.
+fn listed(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }

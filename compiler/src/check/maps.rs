@@ -152,9 +152,11 @@ impl Checker<'_> {
             return;
         }
         let name = (self.full_name(&global.name), global.name.span);
+        let column = self.label_of_global(global, types.1);
         let id = self.maps.push(Map {
             flags,
             numa_node,
+            column,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
             ..Map::new(name, kind, types.0, types.1, max_entries)

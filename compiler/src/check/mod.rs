@@ -12,6 +12,7 @@ mod binding;
 mod builtin;
 pub mod builtin_table;
 mod call;
+mod columns;
 mod condition;
 mod configs;
 mod constant;

@@ -254,10 +254,7 @@ fn of_origin(
     (name, redeclaration): (&'static str, Redeclaration),
     fields: &[(&str, TypeId)],
 ) -> TypeId {
-    let fields = fields
-        .iter()
-        .map(|(name, ty)| Field { name: (*name).into(), ty: *ty, default: None, docs: String::new() })
-        .collect();
+    let fields = fields.iter().map(|(name, ty)| Field::new(*name, *ty)).collect();
     let id = types.add_struct(StructDef { name: name.into(), fields, origin });
     let ty = types.struct_type(id);
     names.predeclare(name, Symbol::Type(ty), redeclaration);

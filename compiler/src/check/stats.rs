@@ -32,7 +32,7 @@ pub(super) fn stats(types: &mut Types) -> TypeId {
             StatsField::Sum | StatsField::Upper => common.i64,
             StatsField::Count | StatsField::Lowest | StatsField::Highest => common.u64,
         };
-        Field { name: name.into(), ty, default: None, docs: String::new() }
+        Field::new(name, ty)
     };
     let fields = StatsField::ALL.into_iter().map(field).collect();
     let id = types.add_struct(StructDef { name: STATS.into(), fields, origin: StructOrigin::Predeclared });

@@ -164,7 +164,8 @@ impl Checker<'_> {
             }
             let ty = self.type_expr(&field.ty, Position::Value);
             let docs = field.docs.clone().unwrap_or_default();
-            filled.push(Field { name: field.name.name.clone(), ty, default: None, docs });
+            let column = field.column.as_ref().and_then(|column| self.column_label(column, ty));
+            filled.push(Field { docs, column, ..Field::new(&field.name.name, ty) });
         }
         self.in_fields = false;
         self.types.struct_mut(one.id).fields = filled;

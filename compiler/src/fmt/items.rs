@@ -4,8 +4,8 @@ use super::exprs::quoted;
 use super::layout::Break;
 use super::writer::{Brackets, Writer};
 use crate::ast::{
-    AstFunction, Attribute, AttributeArg, Expr, FieldDecl, File, Global, Ident, Item, ItemKind, MapFlags,
-    Param, StmtKind, StrLit, TypeExpr,
+    AstFunction, Attribute, AttributeArg, ColumnAttribute, Expr, FieldDecl, File, Global, Ident, Item,
+    ItemKind, MapFlags, Param, StmtKind, StrLit, TypeExpr,
 };
 
 /// A member of an impl block.
@@ -148,6 +148,7 @@ impl Writer<'_> {
         self.space();
         self.braces(fields, Break::Always, |writer, field| {
             writer.docs(field.docs.as_deref());
+            writer.column(field.column.as_ref());
             writer.name(&field.name.name);
             writer.of_type(&field.ty);
             field.default.iter().for_each(|default| writer.value(default));
@@ -165,6 +166,7 @@ impl Writer<'_> {
             self.flags(flags);
             if self.starts_line() { self.hard() } else { self.space() }
         }
+        self.column(global.column.as_ref());
         if global.pin.is_some() {
             self.token("pin");
             self.space();
@@ -180,6 +182,22 @@ impl Writer<'_> {
         self.named("var", &global.name);
         global.ty.iter().for_each(|ty| self.top_type(ty));
         global.init.iter().for_each(|init| self.value(init));
+    }
+
+    /// Writes `@column(..)`, before what it is about.
+    fn column(&mut self, column: Option<&ColumnAttribute>) {
+        let Some(ColumnAttribute { heading, unit, .. }) = column else { return };
+        self.token("@");
+        self.name("column");
+        self.same_line("(");
+        self.string(heading);
+        if let Some(unit) = unit {
+            self.same_line(",");
+            self.space();
+            self.string(unit);
+        }
+        self.same_line(")");
+        if self.starts_line() { self.hard() } else { self.space() }
     }
 
     fn flags(&mut self, flags: &MapFlags) {

@@ -4,6 +4,7 @@
 use ks_wit::object::DisplayForm;
 
 use super::{CounterId, Expr, FuncId, ImplId, KernelVariableId, MapId, RingId};
+use crate::types::ColumnLabel;
 
 /// Maximum number of bytes between two texts of `join`.
 pub const MAX_SEPARATOR: usize = 4;
@@ -120,6 +121,7 @@ impl Parts for ReadForm {}
 impl Parts for KernelVariableId {}
 impl Parts for StackOwner {}
 impl Parts for DisplayForm {}
+impl Parts for ColumnLabel {}
 
 /// Declares the builtins of a half: for each one its name in listings (a method begins with a dot; its first
 /// part is the receiver), the helper that implements it (`->`), and its fields in order of evaluation.
@@ -482,7 +484,7 @@ builtins! {
         /// `print_kept()`: void; prints what the script keeps in maps and variables that userspace does not name.
         /// [`super::kept`] replaces it.
         "print_kept" PrintKept,
-        /// `print_map(m, top: n, by: column)`: void; prints the entries of a map. [`super::kept`] replaces it.
+        /// `print_map(m, top: n, by: column, headings: texts)`: void; prints the entries of a map. [`super::kept`] replaces it.
         "print_map" PrintMap {
             /// The map.
             map: MapId,
@@ -490,6 +492,8 @@ builtins! {
             top: Option<Box<Expr>>,
             /// The column that the entries are sorted by, largest first; none: the value.
             by: Option<u32>,
+            /// The headings of the first columns of the values, a `str(N)[M]`; none: those of the script.
+            headings: Option<Box<Expr>>,
         },
         /// `redraw()`: void; begins a new picture on a terminal.
         "redraw" Redraw,
@@ -497,8 +501,8 @@ builtins! {
         "new_table" NewTable {
             /// The title above the table, and its name in JSON.
             title: String,
-            /// The heading of each column.
-            columns: Vec<String>,
+            /// The label of each column.
+            columns: Vec<ColumnLabel>,
         },
         /// Makes the lines of texts in a column lines of the table: void.
         "set_lines" SetLines {
@@ -506,6 +510,15 @@ builtins! {
             table: Box<Expr>,
             /// The position of the column.
             column: u32,
+        },
+        /// Gives a column another heading: void. One without a heading is not shown.
+        "set_heading" SetHeading {
+            /// The handle of the table.
+            table: Box<Expr>,
+            /// The position of the column.
+            column: u32,
+            /// The heading, a string.
+            heading: Box<Expr>,
         },
         /// Makes rows with the same values in the first columns one row, with the sums of the others: void.
         "merge_rows" MergeRows {

@@ -7,7 +7,7 @@ use super::{Block, Caller, Expr, FuncId, GlobalId, ImplId, LocalId, MapId, Progr
 use crate::defect::narrow;
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{IntType, TypeId, TypeKind, Types};
+use crate::types::{ColumnLabel, IntType, TypeId, TypeKind, Types};
 
 /// The half that a function belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -237,12 +237,23 @@ pub struct Global {
     pub constant: bool,
     /// The initial value without trailing zero bytes.
     pub init: Vec<u8>,
+    /// How tables show it; none if the script does not say.
+    pub column: Option<ColumnLabel>,
 }
 
 impl Global {
     /// Creates a variable of both halves that begins as zero.
     pub fn new(name: String, ty: TypeId, span: Span) -> Global {
-        Global { name, ty, span, kernel_only: false, pinned: false, constant: false, init: Vec::new() }
+        Global {
+            name,
+            ty,
+            span,
+            kernel_only: false,
+            pinned: false,
+            constant: false,
+            init: Vec::new(),
+            column: None,
+        }
     }
 }
 
@@ -403,6 +414,8 @@ pub struct Map {
     /// The outer map of a map of maps. Kind, value and number of entries are then those of the inner maps, and `key` is a
     /// struct of two fields: the key of the outer map and that of the inner one.
     pub outer: Option<OuterMap>,
+    /// How tables show its values; none if the script does not say.
+    pub column: Option<ColumnLabel>,
 }
 
 /// The map that holds the inner maps of a map of maps.
@@ -461,6 +474,7 @@ impl Map {
             locked: false,
             double_buffer: None,
             outer: None,
+            column: None,
         }
     }
 

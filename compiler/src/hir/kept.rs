@@ -25,11 +25,13 @@ use super::{
     BinaryOp, Block, Expr, ExprKind, FuncId, GlobalId, Half, Hir, HirFunction, HistogramScale, Local,
     LocalId, Lvalue, LvalueKind, MapId, MapIteration, MapKind, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
 };
-use crate::index::{Id as _, IndexVec};
+use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{TypeId, TypeKind};
-use columns::{Column, Step, VALUE, columns, element, key_columns, names, statistics_in};
-pub use columns::{headings, is_printed, is_printed_key, is_sorted};
+use crate::types::{ColumnLabel, TypeId, TypeKind};
+use columns::{
+    Column, Step, array_columns, element, key_columns, labels, statistics_in, value_columns, variable_columns,
+};
+pub use columns::{headings, is_printed, is_printed_key, is_sorted, value_headings};
 
 /// The functions that print; no name in a script can contain a colon.
 const NAME: &str = "ks:print_kept";
@@ -52,20 +54,22 @@ pub fn rewrite(hir: &mut Hir) {
         printers.kept = Some(function(hir, NAME.to_owned(), span, print));
     }
     for (form, span) in first.maps {
-        let MapForm { map, by, has_top } = form;
+        let MapForm { map, by, has_top, headings } = form;
         let by_column = by.map(|by| format!(":{by}")).unwrap_or_default();
         let top = if has_top { ":top" } else { "" };
-        let name = format!("{MAP_NAME}:{}{by_column}{top}", hir.maps[map].name);
+        let texts = headings.map(|ty| format!(":{}", hir.types.name(ty))).unwrap_or_default();
+        let name = format!("{MAP_NAME}:{}{by_column}{top}{texts}", hir.maps[map].name);
+        let mut params = Vec::new();
         let print = |printer: &mut Printer<'_>| {
             let mut block = Vec::new();
             let top = has_top.then(|| printer.local(printer.hir.types.common().u32, span));
-            printer.print_map(map, Order { by, top }, span, &mut block);
+            let headings = headings.map(|ty| printer.local(ty, span));
+            params.extend([top, headings].into_iter().flatten());
+            printer.print_map(map, MapOptions { by, top, headings }, span, &mut block);
             block
         };
         let id = function(hir, name, span, print);
-        if has_top {
-            hir.functions[id].params = vec![LocalId::new(0)];
-        }
+        hir.functions[id].params = params;
         printers.maps.insert(form, id);
     }
     for function in hir.functions.iter_mut().filter(|one| one.kind.half() == Half::User) {
@@ -99,27 +103,34 @@ struct MapForm {
     map: MapId,
     by: Option<u32>,
     has_top: bool,
+    /// The type of the headings of values; none: they are those of the script.
+    headings: Option<TypeId>,
 }
 
 impl MapForm {
     /// Returns the form of a call of `print_map`.
     fn of(builtin: &UserBuiltin) -> Option<MapForm> {
         match builtin {
-            UserBuiltin::PrintMap { map, top, by } => {
-                Some(MapForm { map: *map, by: *by, has_top: top.is_some() })
-            }
+            UserBuiltin::PrintMap { map, top, by, headings } => Some(MapForm {
+                map: *map,
+                by: *by,
+                has_top: top.is_some(),
+                headings: headings.as_ref().map(|headings| headings.ty),
+            }),
             _ => None,
         }
     }
 }
 
-/// The order in which the entries of a map are printed.
+/// How the entries of a map are printed.
 #[derive(Debug, Clone, Copy, Default)]
-struct Order {
+struct MapOptions {
     /// The column that they are sorted by; none: the first one of the value.
     by: Option<u32>,
     /// The variable with how many are printed at most.
     top: Option<LocalId>,
+    /// The variable with the headings of the first columns of the values.
+    headings: Option<LocalId>,
 }
 
 impl Visitor for FirstCalls {
@@ -149,7 +160,9 @@ impl VisitorMut for Printers {
         };
         let Some(func) = func else { return };
         let args = match builtin {
-            UserBuiltin::PrintMap { top, .. } => top.iter().map(|top| (**top).clone()).collect(),
+            UserBuiltin::PrintMap { top, headings, .. } => {
+                top.iter().chain(headings).map(|argument| (**argument).clone()).collect()
+            }
             _ => Vec::new(),
         };
         expr.kind = ExprKind::Call { func, args };
@@ -206,21 +219,20 @@ impl Kept {
     fn of(hir: &Hir, named: &Named) -> Kept {
         let removed = Removed::of(hir);
         let seconds: Vec<MapId> = hir.maps.iter().filter_map(|map| Some(map.double_buffer?.second)).collect();
-        let is_shown = |ty: TypeId, name: &str| !columns(&hir.types, ty, name).is_empty();
         let maps = hir.maps.iter_enumerated().filter(|(id, map)| {
             let is_kept = map.kind.is_keyed() && !map.objects && !map.kernel_only && !named.maps.contains(id);
             is_kept
                 && !seconds.contains(id)
                 && !(hir.implied.contains(id) && removed.0.contains(id))
                 && is_printed_key(&hir.types, map.key)
-                && (is_shown(map.value, VALUE) || scale(hir, map.value).is_some())
+                && (is_printed(&hir.types, map.value) || scale(hir, map.value).is_some())
         });
         let maps = maps.map(|(id, _)| id).collect();
         let globals = hir.globals.iter_enumerated();
         let globals = globals.filter(|(id, global)| !global.kernel_only && !named.globals.contains(id));
         let (histograms, others): (Vec<_>, Vec<_>) =
             globals.map(|(id, global)| (id, global.ty)).partition(|(_, ty)| scale(hir, *ty).is_some());
-        let shown = others.into_iter().filter(|(_, ty)| is_shown(*ty, VALUE));
+        let shown = others.into_iter().filter(|(_, ty)| is_printed(&hir.types, *ty));
         let (arrays, others): (Vec<_>, Vec<_>) =
             shown.partition(|(_, ty)| element(&hir.types, *ty).is_some());
         let ids = |found: Vec<(GlobalId, TypeId)>| found.into_iter().map(|(id, _)| id).collect();
@@ -251,8 +263,8 @@ impl Printer<'_> {
         for id in &kept.arrays {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
-            let columns = columns(&self.hir.types, global.ty, VALUE);
-            let table = self.table(&global.name, names([&columns]), span, &mut block);
+            let columns = array_columns(&self.hir.types, global);
+            let table = self.table(&global.name, labels([&columns]), span, &mut block);
             let rows = self.elements(table, Vec::new(), &columns, lvalue, span);
             block.push(rows);
             block.push(self.write(table, None, None, span));
@@ -265,7 +277,7 @@ impl Printer<'_> {
             block.push(self.write_histograms(handle, None, span));
         }
         for id in &kept.maps {
-            self.print_map(*id, Order::default(), span, &mut block);
+            self.print_map(*id, MapOptions::default(), span, &mut block);
         }
         block
     }
@@ -275,41 +287,37 @@ impl Printer<'_> {
         if others.is_empty() {
             return;
         }
-        let (mut headings, mut values) = (Vec::new(), Vec::new());
+        let (mut shown, mut values) = (Vec::new(), Vec::new());
         for id in others {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
-            for column in columns(&self.hir.types, global.ty, &global.name) {
-                let is_part = !column.path.is_empty() || column.statistic.is_some();
-                headings.push(if is_part {
-                    format!("{}.{}", global.name, column.name)
-                } else {
-                    column.name.clone()
-                });
-                values.push(self.part(lvalue.clone(), &column, span));
-            }
+            let columns = variable_columns(&self.hir.types, global);
+            values.extend(columns.iter().map(|column| self.part(lvalue.clone(), column, span)));
+            shown.extend(columns);
         }
-        let table = self.table("", headings, span, block);
+        let table = self.table("", labels([&shown]), span, block);
         block.push(self.append(table, values, span));
         block.push(self.write(table, None, None, span));
         for id in others {
             let global = &self.hir.globals[*id];
             let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
-            let shown = columns(&self.hir.types, global.ty, &global.name);
+            let shown = variable_columns(&self.hir.types, global);
             let Some(overflowed) = self.overflowed(&shown, span, block) else { continue };
             block.extend(self.count_overflows(overflowed, &lvalue, &shown, span));
             block.push(self.report_overflows(overflowed, &global.name, span));
         }
     }
 
-    fn print_map(&mut self, id: MapId, order: Order, span: Span, block: &mut Block) {
+    fn print_map(&mut self, id: MapId, options: MapOptions, span: Span, block: &mut Block) {
         let map = &self.hir.maps[id];
         if scale(self.hir, map.value).is_some() {
-            return self.print_histograms(id, order.top, span, block);
+            return self.print_histograms(id, options.top, span, block);
         }
-        let (keys, values) =
-            (key_columns(&self.hir.types, map.key), columns(&self.hir.types, map.value, VALUE));
-        let table = self.table(&map.name, names([&keys, &values]), span, block);
+        let (keys, values) = (key_columns(&self.hir.types, map.key), value_columns(&self.hir.types, map));
+        let table = self.table(&map.name, labels([&keys, &values]), span, block);
+        block.extend(
+            options.headings.into_iter().flat_map(|texts| self.set_headings(table, keys.len(), texts, span)),
+        );
         let [key, value] = [map.key, map.value].map(|ty| self.local(ty, span));
         let overflowed = self.overflowed(&values, span, block);
         let shown: Vec<Expr> =
@@ -338,9 +346,28 @@ impl Printer<'_> {
         };
         let iteration = MapIteration::Map(id);
         block.push(Stmt { kind: StmtKind::ForEach { key, value, iteration, body }, span });
-        let sorted = is_sorted(&self.hir.types, map.value).then_some(order.by.unwrap_or(keys.len() as u32));
-        block.push(self.write(table, sorted, order.top, span));
+        let sorted = is_sorted(&self.hir.types, map.value).then_some(options.by.unwrap_or(keys.len() as u32));
+        block.push(self.write(table, sorted, options.top, span));
         block.extend(overflowed.map(|overflowed| self.report_overflows(overflowed, &map.name, span)));
+    }
+
+    /// Gives the columns of values the headings in an array of texts.
+    fn set_headings(&self, table: LocalId, keys: usize, texts: LocalId, span: Span) -> Vec<Stmt> {
+        let TypeKind::Array(text, count) = *self.hir.types.kind(self.locals[texts].ty) else {
+            unreachable!("headings are an array of texts")
+        };
+        let set = |at: u64| {
+            let base = Box::new(self.of_local(texts, span));
+            let index = Box::new(Expr { kind: ExprKind::Const(at), ty: self.hir.types.common().u32, span });
+            let element = Lvalue { kind: LvalueKind::Index { base, index }, ty: text, span };
+            let set = UserBuiltin::SetHeading {
+                table: Box::new(self.load(self.of_local(table, span))),
+                column: keys as u32 + at as u32,
+                heading: Box::new(self.load(element)),
+            };
+            self.effect(set, span)
+        };
+        (0..count).map(set).collect()
     }
 
     /// Returns the values of a key with the functions of stacks in the place of their numbers, and makes lines of them in the
@@ -523,7 +550,7 @@ impl Printer<'_> {
         lvalue
     }
 
-    fn table(&mut self, title: &str, columns: Vec<String>, span: Span, block: &mut Block) -> LocalId {
+    fn table(&mut self, title: &str, columns: Vec<ColumnLabel>, span: Span, block: &mut Block) -> LocalId {
         self.handle(UserBuiltin::NewTable { title: title.to_owned(), columns }, span, block)
     }
 

@@ -18,8 +18,7 @@ pub fn declare(hir: &mut Hir) {
     }
     let byte = hir.types.common().u8;
     let ty = hir.types.intern(TypeKind::Array(byte, bytes));
-    let constant =
-        Global { name, ty, span, kernel_only: true, pinned: false, constant: true, init: Vec::new() };
+    let constant = Global { kernel_only: true, constant: true, ..Global::new(name, ty, span) };
     hir.zeros = Some(hir.globals.push(constant));
 }
 

@@ -39,6 +39,7 @@ pub(super) fn shared(items: &[Item], end: At) -> Option<SharedOptions> {
     let mut names = DeclarationSpans::of(declaration(items)?.0);
     let variable = Global {
         flags: None,
+        column: None,
         pin: None,
         local: None,
         per_cpu: None,

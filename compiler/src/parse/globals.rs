@@ -2,12 +2,56 @@
 
 use super::types::LINEAR_HIST;
 use super::{Parsed, Parser, Unreadable};
-use crate::ast::{Global, Ident, ItemKind, MapFlags, TypeExpr, TypeExprKind};
+use crate::ast::{ColumnAttribute, Global, Ident, ItemKind, MapFlags, TypeExpr, TypeExprKind};
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
 
 impl Parser<'_> {
-    pub(super) fn map_flags(&mut self) -> Parsed<MapFlags> {
+    /// Whether `@flags(` follows. With a text behind it, it is an attribute that no function has.
+    pub(super) fn at_flags(&self) -> bool {
+        self.at_attribute("flags") && self.ahead(3).kind != TokenKind::Str
+    }
+
+    /// Whether `@column(` follows.
+    pub(super) fn at_column(&self) -> bool {
+        self.at_attribute("column")
+    }
+
+    fn at_attribute(&self, name: &str) -> bool {
+        self.at_punct(Punct::At)
+            && self.spelling(self.ahead(1).span) == name
+            && self.punct_ahead(2, Punct::OpenParen)
+    }
+
+    /// Parses a variable behind `@flags(..)`, `@column(..)` or both.
+    pub(super) fn attributed_global(&mut self) -> Parsed<ItemKind> {
+        let (mut flags, mut column) = (None, None);
+        while self.at_punct(Punct::At) {
+            if flags.is_none() && self.at_flags() {
+                flags = Some(self.map_flags()?);
+            } else if column.is_none() && self.at_column() {
+                column = Some(self.column()?);
+            } else {
+                return self.unexpected("`var` behind @flags and @column");
+            }
+        }
+        self.global(flags, column)
+    }
+
+    /// Parses `@column("heading", "unit")`; the unit may be missing.
+    pub(super) fn column(&mut self) -> Parsed<ColumnAttribute> {
+        let start = self.advance().span;
+        self.advance();
+        self.advance();
+        let heading = self.string("the heading of a column, as text")?;
+        let unit = if self.eat_punct(Punct::Comma) { Some(self.string("a unit, as text")?) } else { None };
+        let close = self.expect_punct(Punct::CloseParen)?;
+        let span = start.to(close);
+        self.since_011(span, "`@column`");
+        Ok(ColumnAttribute { heading, unit, span })
+    }
+
+    fn map_flags(&mut self) -> Parsed<MapFlags> {
         let start = self.advance().span;
         self.advance();
         self.advance();
@@ -30,14 +74,18 @@ impl Parser<'_> {
         Ok(MapFlags { flags, span: start.to(close) })
     }
 
-    pub(super) fn global(&mut self, flags: Option<MapFlags>) -> Parsed<ItemKind> {
+    pub(super) fn global(
+        &mut self,
+        flags: Option<MapFlags>,
+        column: Option<ColumnAttribute>,
+    ) -> Parsed<ItemKind> {
         let keyword_span = |parser: &mut Self, keyword| {
             let span = parser.span();
             parser.eat_keyword(keyword).then_some(span)
         };
         let pin = keyword_span(self, Keyword::Pin);
         if self.at_punct(Punct::At) {
-            return self.unexpected("`var` (@flags stands before `pin`)");
+            return self.unexpected("`var` (attributes stand before `pin`)");
         }
         let local = keyword_span(self, Keyword::Local);
         let per_cpu = self.ident_ahead(0, "percpu").then(|| self.advance().span);
@@ -61,7 +109,7 @@ impl Parser<'_> {
         } else {
             None
         };
-        Ok(ItemKind::Global(Global { flags, pin, local, per_cpu, name, ty, init }))
+        Ok(ItemKind::Global(Global { flags, column, pin, local, per_cpu, name, ty, init }))
     }
 
     /// Parses a type, or a map kind that is written without `<`.

@@ -40,7 +40,7 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Type) => self.alias()?,
             TokenKind::Keyword(Keyword::Enum) => self.enumeration()?,
             TokenKind::Keyword(Keyword::Struct) => self.structure(Vec::new())?,
-            TokenKind::Keyword(Keyword::Pin | Keyword::Local | Keyword::Var) => self.global(None)?,
+            TokenKind::Keyword(Keyword::Pin | Keyword::Local | Keyword::Var) => self.global(None, None)?,
             TokenKind::Keyword(Keyword::Const) => self.top_level_const()?,
             TokenKind::Keyword(Keyword::Extern) => self.external()?,
             TokenKind::Keyword(Keyword::Fn) => ItemKind::Function(self.function(Vec::new())?),
@@ -51,7 +51,7 @@ impl Parser<'_> {
                 );
                 self.implementation(Vec::new())?
             }
-            _ if self.starts_per_cpu() => self.global(None)?,
+            _ if self.starts_per_cpu() => self.global(None, None)?,
             _ if self.starts_counter() => self.counter()?,
             _ => return self.no_declaration(),
         };
@@ -95,12 +95,8 @@ impl Parser<'_> {
     }
 
     fn attributed(&mut self) -> Parsed<ItemKind> {
-        if self.spelling(self.ahead(1).span) == "flags"
-            && self.ahead(2).kind == TokenKind::Punct(Punct::OpenParen)
-            && self.ahead(3).kind != TokenKind::Str
-        {
-            let flags = self.map_flags()?;
-            return self.global(Some(flags));
+        if self.at_flags() || self.at_column() {
+            return self.attributed_global();
         }
         let mut attributes = Vec::new();
         while self.at_punct(Punct::At) {
@@ -122,7 +118,7 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Var | Keyword::Pin) => {
                 let span = attributes[0].span;
                 self.report(
-                    Diagnostic::error(203, span, "only @flags may stand before a map")
+                    Diagnostic::error(203, span, "only @flags and @column may stand before a variable")
                         .help("write `@flags(no_prealloc)`, or remove the attribute"),
                 );
                 Err(Unreadable)
@@ -212,6 +208,7 @@ impl Parser<'_> {
         self.expect_punct(Punct::OpenBrace)?;
         let (fields, _) = self.list(Punct::CloseBrace, |parser| {
             let docs = parser.docs();
+            let column = if what == "struct" && parser.at_column() { Some(parser.column()?) } else { None };
             let name = parser.field_name()?;
             parser.expect_punct(Punct::Colon)?;
             let ty = parser.type_expr()?;
@@ -223,7 +220,7 @@ impl Parser<'_> {
             } else {
                 None
             };
-            Ok(FieldDecl { docs, name, ty, default })
+            Ok(FieldDecl { docs, column, name, ty, default })
         })?;
         Ok(fields)
     }

@@ -114,7 +114,7 @@ mod tests {
         let mut types = Types::new();
         let common = types.common();
         let name = types.str_type(5);
-        let field = |name: &str, ty| Field { name: name.into(), ty, default: None, docs: String::new() };
+        let field = |name: &str, ty| Field::new(name, ty);
         let fields = vec![
             field("flag", common.u8),
             field("count", common.u64),

@@ -82,6 +82,15 @@ pub enum TypeKind {
     Error,
 }
 
+/// How a script wants the column of a field, a map or a variable to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnLabel {
+    /// The heading, instead of the name.
+    pub heading: String,
+    /// The unit of its numbers.
+    pub unit: Option<String>,
+}
+
 /// A field of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
@@ -93,6 +102,15 @@ pub struct Field {
     pub default: Option<Vec<u8>>,
     /// The `///` lines above it; empty if there are none.
     pub docs: String,
+    /// How tables show it; none if the script does not say.
+    pub column: Option<ColumnLabel>,
+}
+
+impl Field {
+    /// Creates a field without a default and without documentation.
+    pub fn new(name: impl Into<String>, ty: TypeId) -> Field {
+        Field { name: name.into(), ty, default: None, docs: String::new(), column: None }
+    }
 }
 
 /// The owner of a struct's layout.

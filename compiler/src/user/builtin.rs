@@ -116,6 +116,9 @@ impl FnCx<'_, '_> {
                 self.code.call(redraw);
             }
             UserBuiltin::MergeRows { table, keys } => self.merge_rows(table, *keys)?,
+            UserBuiltin::SetHeading { table, column, heading } => {
+                self.set_heading(table, *column, heading)?;
+            }
             UserBuiltin::SetLines { table, column } => self.set_lines(table, *column)?,
             UserBuiltin::AppendRow { table, row } => self.append_row(table, row, span)?,
             UserBuiltin::WriteTable { table, sorted, top } => {

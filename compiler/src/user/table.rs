@@ -8,19 +8,22 @@ use super::runtime::{push_failed, reset_arena};
 use crate::hir::Expr;
 use crate::plugin::contract::import;
 use crate::source::Span;
+use crate::types::ColumnLabel;
 
 impl FnCx<'_, '_> {
     /// Pushes the handle of a new table.
-    pub fn new_table(&mut self, title: &str, columns: &[String]) {
+    pub fn new_table(&mut self, title: &str, columns: &[ColumnLabel]) {
         let new = self.cx.host(import::console::TABLE_NEW);
         let shape = self.cx.abi.named("console", "column");
-        let name = shape.field("name").offset as usize;
-        // All bytes of the list are zero but those of the names: a column has no unit.
+        let (name, unit) = (shape.field("name").offset as usize, shape.field("unit"));
+        let (has_unit, unit) = (unit.offset as usize, unit.some().offset as usize);
         let mut list = vec![0; shape.size() as usize * columns.len()];
-        for (column, heading) in list.chunks_exact_mut(shape.size() as usize).zip(columns) {
-            let text = self.cx.text(heading);
-            column[name..name + 4].copy_from_slice(&text.address.to_le_bytes());
-            column[name + 4..name + 8].copy_from_slice(&text.len.to_le_bytes());
+        for (column, label) in list.chunks_exact_mut(shape.size() as usize).zip(columns) {
+            self.put_text(column, name, &label.heading);
+            if let Some(text) = &label.unit {
+                column[has_unit] = 1;
+                self.put_text(column, unit, text);
+            }
         }
         let list = self.cx.text(list);
         let title = self.cx.text(title);
@@ -28,11 +31,29 @@ impl FnCx<'_, '_> {
         self.code.u32(list.address).u32(columns.len() as u32).call(new);
     }
 
+    /// Writes the address and the length of a text into a record.
+    fn put_text(&mut self, record: &mut [u8], at: usize, text: &str) {
+        let text = self.cx.text(text);
+        record[at..at + 4].copy_from_slice(&text.address.to_le_bytes());
+        record[at + 4..at + 8].copy_from_slice(&text.len.to_le_bytes());
+    }
+
     /// Makes the lines of texts in a column lines of the table.
     pub fn set_lines(&mut self, table: &Expr, column: u32) -> Lower<()> {
         let set = self.cx.host(import::console::TABLE_SET_LINES);
         self.scalar(table)?;
         self.code.u32(column).call(set);
+        Ok(())
+    }
+
+    /// Gives a column another heading.
+    pub fn set_heading(&mut self, table: &Expr, column: u32, heading: &Expr) -> Lower<()> {
+        let set = self.cx.host(import::console::TABLE_SET_HEADING);
+        let text = self.stable_addr(heading, &[])?;
+        self.scalar(table)?;
+        self.code.u32(column);
+        self.push_text_at(text, heading.ty);
+        self.code.call(set);
         Ok(())
     }
 

@@ -385,6 +385,9 @@ extern int32_t __wasm_import_kernelscript_host_console_constructor_table(uint8_t
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.set-lines")))
 extern void __wasm_import_kernelscript_host_console_method_table_set_lines(int32_t, int32_t);
 
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.set-heading")))
+extern void __wasm_import_kernelscript_host_console_method_table_set_heading(int32_t, int32_t, uint8_t *, size_t);
+
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.merge")))
 extern void __wasm_import_kernelscript_host_console_method_table_merge(int32_t, int32_t);
 
@@ -9971,6 +9974,10 @@ kernelscript_host_console_own_table_t kernelscript_host_console_constructor_tabl
 
 void kernelscript_host_console_method_table_set_lines(kernelscript_host_console_borrow_table_t self, uint32_t column) {
   __wasm_import_kernelscript_host_console_method_table_set_lines((self).__handle, (int32_t) (column));
+}
+
+void kernelscript_host_console_method_table_set_heading(kernelscript_host_console_borrow_table_t self, uint32_t column, plugin_string_t *heading) {
+  __wasm_import_kernelscript_host_console_method_table_set_heading((self).__handle, (int32_t) (column), (uint8_t *) (*heading).ptr, (*heading).len);
 }
 
 void kernelscript_host_console_method_table_merge(kernelscript_host_console_borrow_table_t self, uint32_t keys) {

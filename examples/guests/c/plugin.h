@@ -1757,6 +1757,9 @@ extern kernelscript_host_console_own_table_t kernelscript_host_console_construct
 // Makes the lines of the texts in a column (counted from 0) lines of the table, such as the functions of a stack: such
 // columns stand behind all others, and texts in JSON are arrays of lines. A column that the table does not have is none.
 extern void kernelscript_host_console_method_table_set_lines(kernelscript_host_console_borrow_table_t self, uint32_t column);
+// Gives a column (counted from 0) another heading, of which 4 KiB count; it is also the name of the member in JSON. A column
+// with an empty heading is not shown. A column that the table does not have is none.
+extern void kernelscript_host_console_method_table_set_heading(kernelscript_host_console_borrow_table_t self, uint32_t column, plugin_string_t *heading);
 // Makes rows with the same values in the first columns, so many as `keys`, one row when they are written, such as stacks of
 // the same functions at other instructions: whole numbers in the other columns are added. Rows whose sum does not fit, or
 // that have other values there, stay as they are.

@@ -9,7 +9,7 @@ use crate::text::{MOST_BYTES, visible};
 const MAX_OPTIONS: usize = 1024;
 
 /// Upper limit of a column's width in the usage. Guards against one long name that all rows are aligned with.
-const MAX_COLUMN: usize = 80;
+const MAX_COLUMN: usize = 26;
 
 /// Result of parsing the arguments.
 #[derive(Debug, Clone)]

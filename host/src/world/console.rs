@@ -33,6 +33,16 @@ impl HostTable for State {
         Ok(())
     }
 
+    fn set_heading(
+        &mut self,
+        this: Resource<TableHandle>,
+        column: u32,
+        heading: String,
+    ) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.set_heading(column as usize, &heading);
+        Ok(())
+    }
+
     fn merge(&mut self, this: Resource<TableHandle>, keys: u32) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.merge_by(keys as usize);
         Ok(())

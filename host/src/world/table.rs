@@ -27,6 +27,8 @@ pub struct Table {
     columns: Vec<Column>,
     /// The columns whose texts have several lines.
     of_lines: BTreeSet<usize>,
+    /// The columns that are not shown.
+    hidden: BTreeSet<usize>,
     rows: Vec<Vec<Value>>,
     /// By how many first columns rows are merged; none: they are not.
     merged_by: Option<usize>,
@@ -49,6 +51,7 @@ impl Table {
             title: display(title),
             columns,
             of_lines: BTreeSet::new(),
+            hidden: BTreeSet::new(),
             rows: Vec::new(),
             merged_by: None,
             others: 0,
@@ -91,6 +94,17 @@ impl Table {
         self.columns.len()
     }
 
+    /// Gives a column another heading. A column with an empty one is not shown.
+    pub(super) fn set_heading(&mut self, column: usize, heading: &str) {
+        let Some(renamed) = self.columns.get_mut(column) else { return };
+        renamed.name = visible(heading, MAX_TEXT_BYTES).into_owned();
+        if heading.is_empty() {
+            self.hidden.insert(column);
+        } else {
+            self.hidden.remove(&column);
+        }
+    }
+
     /// Makes the lines of the texts in a column lines of the table.
     pub(super) fn set_lines(&mut self, column: usize) {
         if column < self.columns.len() {
@@ -126,6 +140,11 @@ impl Table {
         self.merged_by = Some(keys);
     }
 
+    /// Returns the number of first columns that are the key of a row; none if the plugin did not say.
+    pub(super) fn key_len(&self) -> Option<usize> {
+        self.merged_by
+    }
+
     /// Merges the rows with the same values in the first columns, if that is wanted. They are in the order of these then.
     pub(super) fn merge(&mut self) {
         let Some(keys) = self.merged_by else { return };
@@ -158,16 +177,21 @@ impl Table {
         self.charge.shrink(u64::MAX);
     }
 
-    /// Returns the columns in the order in which they are shown: those of several lines come last.
+    /// Returns the columns that are shown, in their order: those of several lines come last.
     pub(super) fn order(&self) -> Vec<usize> {
-        let (last, first): (Vec<usize>, Vec<usize>) =
-            (0..self.columns.len()).partition(|at| self.of_lines.contains(at));
+        let shown = (0..self.columns.len()).filter(|at| !self.hidden.contains(at));
+        let (last, first): (Vec<usize>, Vec<usize>) = shown.partition(|at| self.of_lines.contains(at));
         [first, last].concat()
     }
 
     /// Returns the number of rows that were cut.
     pub(super) fn others(&self) -> usize {
         self.others
+    }
+
+    /// Whether the lines of the texts in a column are lines of the table.
+    pub(super) fn has_lines(&self, column: usize) -> bool {
+        self.of_lines.contains(&column)
     }
 
     /// Returns the lines of a value; none if the texts of its column have one.
@@ -198,10 +222,13 @@ impl Table {
         let units: Map<String, serde_json::Value> = self
             .columns
             .iter()
-            .filter_map(|column| Some((column.name.clone(), column.unit.clone()?.into())))
+            .enumerate()
+            .filter(|(at, _)| !self.hidden.contains(at))
+            .filter_map(|(_, column)| Some((column.name.clone(), column.unit.clone()?.into())))
             .collect();
         self.rows.iter().map(move |row| {
             let members = self.columns.iter().zip(row).enumerate();
+            let members = members.filter(|(at, _)| !self.hidden.contains(at));
             let member = |(at, (column, value)): (usize, (&Column, &Value))| {
                 let value = self.lines_at(at, value).map_or_else(|| json(value), Into::into);
                 (column.name.clone(), value)
@@ -391,6 +418,18 @@ mod tests {
                 format!(r#"{{"table":"waits","row":{{"share":null,"task":"a\\nb","wait":7}},{units}}}"#),
             ]
         );
+    }
+
+    #[test]
+    fn a_column_has_another_heading_or_none() {
+        let mut table = table();
+        table.set_heading(1, "a\nb");
+        table.set_heading(2, "");
+        table.set_heading(9, "none");
+        assert_eq!(table.to_string(), "waits\ntask  a\\nb (ns)\ncat       12345\na\\nb          7\n");
+        let first = table.objects().next().map(|row| serde_json::to_string(&row).expect("it is JSON"));
+        let expected = r#"{"table":"waits","row":{"a\\nb":12345,"task":"cat"},"units":{"a\\nb":"ns"}}"#;
+        assert_eq!(first.as_deref(), Some(expected));
     }
 
     #[test]

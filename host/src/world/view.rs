@@ -32,6 +32,8 @@ pub struct ShownTable {
     pub title: String,
     /// Its columns; none for a histogram that stands alone.
     pub columns: Vec<ShownColumn>,
+    /// How many of the first columns are the key of a row, its stacks apart; none if the plugin did not say.
+    pub key_len: Option<usize>,
     /// Its rows, as the plugin has sorted them.
     pub rows: Vec<ShownRow>,
     /// How many more rows there are.
@@ -47,6 +49,8 @@ pub struct ShownColumn {
     pub heading: String,
     /// Whether it has numbers, which are aligned to the right.
     pub is_number: bool,
+    /// Whether it has stacks, whose functions are lines. Such columns are the last.
+    pub is_stack: bool,
 }
 
 /// A row.
@@ -94,8 +98,11 @@ impl Cell {
 impl ShownTable {
     pub(super) fn of_table(table: &Table) -> ShownTable {
         let (order, headings) = (table.order(), table.headings().collect::<Vec<_>>());
-        let column =
-            |at: &usize| ShownColumn { heading: headings[*at].clone(), is_number: table.has_numbers(*at) };
+        let column = |at: &usize| ShownColumn {
+            heading: headings[*at].clone(),
+            is_number: table.has_numbers(*at),
+            is_stack: table.has_lines(*at),
+        };
         let columns: Vec<ShownColumn> = order.iter().map(column).collect();
         let most = MAX_CELLS / columns.len().max(1);
         let row = |row: &Vec<Value>| {
@@ -114,6 +121,9 @@ impl ShownTable {
         };
         ShownTable {
             title: table.title().to_owned(),
+            key_len: table
+                .key_len()
+                .map(|len| order.iter().filter(|at| **at < len && !table.has_lines(**at)).count()),
             columns,
             rows: table.rows().iter().take(most).map(row).collect(),
             left_out: table.rows().len().saturating_sub(most) + table.others(),
@@ -126,7 +136,7 @@ impl ShownTable {
         let title = histograms.name().to_owned();
         let keys = histograms.key_len();
         let key_heading = |at: usize| if keys == 1 { "key".to_owned() } else { format!("key {}", at + 1) };
-        let column = |heading: String, is_number| ShownColumn { heading, is_number };
+        let column = |heading: String, is_number| ShownColumn { heading, is_number, is_stack: false };
         let columns = (0..keys).map(|at| column(key_heading(at), false));
         let columns: Vec<ShownColumn> =
             columns.chain(["count", "sum", "mean"].map(|name| column(name.to_owned(), true))).collect();
@@ -144,13 +154,14 @@ impl ShownTable {
             let cells = key.iter().chain(numbers.iter().flatten()).map(Cell::new).collect();
             ShownRow { cells, lines: Vec::new(), histogram: Some(histogram) }
         });
-        ShownTable { title, columns, rows: rows.collect(), left_out, plain: cut(plain) }
+        ShownTable { title, columns, key_len: Some(keys), rows: rows.collect(), left_out, plain: cut(plain) }
     }
 
     pub(super) fn of_histogram(histogram: &Histogram) -> ShownTable {
         ShownTable {
             title: histogram.title.clone(),
             columns: Vec::new(),
+            key_len: None,
             rows: vec![ShownRow { cells: Vec::new(), lines: Vec::new(), histogram: Some(histogram.clone()) }],
             left_out: 0,
             plain: cut(histogram.to_string()),

@@ -175,6 +175,7 @@ pub fn with_section(mut component: Vec<u8>, name: &str, data: &[u8]) -> Vec<u8> 
 }
 
 /// The result of a plugin's run.
+#[derive(Debug)]
 pub struct RunOutput {
     /// The plugin's exit code, or the reason why it was ended.
     pub outcome: Outcome,

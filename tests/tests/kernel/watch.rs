@@ -40,6 +40,11 @@ const HISTOGRAMS: &str = r#"
 @tracepoint("syscalls/sys_enter_getpgid") { asked[comm()].add(ctx->args[0]) }
 "#;
 
+/// Counts by the kernel's stack.
+const STACKS: &str = r#"
+@tracepoint("syscalls/sys_enter_getpgid") { asked[comm(), kstack()] += 1 }
+"#;
+
 /// A terminal in which a shell runs `ks-host`.
 struct Terminal {
     script: Child,
@@ -131,6 +136,11 @@ impl Drop for Terminal {
     }
 }
 
+/// Whether a screen has this line, and nothing but blanks behind it.
+fn has_line(text: &str, wanted: &str) -> bool {
+    text.lines().any(|line| line.trim_end() == wanted)
+}
+
 /// The last column of the rows.
 fn values(lines: &[String]) -> Vec<u64> {
     let rows = lines.iter().filter(|line| line.starts_with("row "));
@@ -207,6 +217,39 @@ fn root_a_view_refreshes_what_nobody_prints_and_draws_the_chosen_histogram() {
     let _ = getpgid(Some(Pid::from_raw(1)));
     terminal.wait("the fourth", |text| text.lines().any(|line| line.contains("1 - 1") && line.contains('4')));
     terminal.press("\x03");
+    terminal.ended("0");
+}
+
+#[test]
+fn root_stacks_of_the_chosen_key_are_a_flame_graph() {
+    let mut terminal = Terminal::begin(STACKS, "--watch=100ms");
+    terminal.wait("an empty table", |text| text.contains("asked") && text.contains("f flame graph"));
+    let own = std::fs::read_to_string("/proc/thread-self/comm").expect("it is there").trim().to_owned();
+    for _ in 0..3 {
+        let _ = getpgid(Some(Pid::from_raw(1)));
+    }
+    terminal.press("/");
+    terminal.press(&own[..own.len().min(12)]);
+    terminal.press("\r");
+    // First the stack of the row itself.
+    let stack = terminal.wait("a stack", |text| has_line(text, "do_syscall_64"));
+    assert!(stack.iter().any(|line| line.contains(&own) && line.contains('3')), "{stack:#?}");
+    terminal.press("f");
+    let of_own = format!("value 3 of {own}");
+    let lines = terminal.wait("the graph", |text| text.contains(&of_own));
+    let graph: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix('|')).collect();
+    let at = |name: &str| graph.iter().position(|line| line.trim_end() == name);
+    // The outermost function is above, and the table is still there.
+    let (outer, inner) = (at("entry_SYSCALL_64_after_hwframe"), at("do_syscall_64"));
+    assert!(outer.is_some() && inner == outer.map(|at| at + 1), "{lines:#?}");
+    assert!(lines[1].starts_with("comm") && lines[2].starts_with(&own), "{lines:#?}");
+    // It grows with what comes.
+    let _ = getpgid(Some(Pid::from_raw(1)));
+    let more = format!("value 4 of {own}");
+    terminal.wait("the fourth", |text| text.contains(&more));
+    terminal.press("f");
+    terminal.wait("the stack again", |text| has_line(text, "do_syscall_64"));
+    terminal.press("q");
     terminal.ended("0");
 }
 

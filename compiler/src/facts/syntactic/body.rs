@@ -84,8 +84,18 @@ impl Collector<'_> {
         }
     }
 
+    /// Notes that an attribute that has a syntax of its own stands in a range, which begins with its `@`.
+    fn refer_to_attribute(&mut self, span: Span, name: &str) {
+        let start = span.start + 1;
+        let keyword = Span { start, end: start + name.len() as u32, ..span };
+        self.refer(keyword, self.attributes.get(name).copied());
+    }
+
     fn field_types(&mut self, fields: &[FieldDecl]) {
         for field in fields {
+            if let Some(column) = &field.column {
+                self.refer_to_attribute(column.span, "column");
+            }
             self.type_expr(&field.ty);
             if let Some(default) = &field.default {
                 self.expr(default);
@@ -98,8 +108,10 @@ impl Collector<'_> {
             self.refer(flag.span, self.attributes.get(&flag.name).copied());
         }
         if let Some(flags) = &global.flags {
-            let keyword = Span { start: flags.span.start + 1, end: flags.span.start + 6, ..flags.span };
-            self.refer(keyword, self.attributes.get("flags").copied());
+            self.refer_to_attribute(flags.span, "flags");
+        }
+        if let Some(column) = &global.column {
+            self.refer_to_attribute(column.span, "column");
         }
         if let Some(ty) = &global.ty {
             self.type_expr(ty);

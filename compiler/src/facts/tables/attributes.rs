@@ -66,6 +66,14 @@ const OTHERS: &[Attribute] = &[
                `wronly`, `clone`.",
         snippet: "",
     },
+    Attribute {
+        name: "column",
+        form: "@column(\"heading\", \"unit\")",
+        signature: "field: type",
+        docs: "How tables show the field of a struct, or the values of the map or variable below: `print_map`, \
+               `print_kept`, `--json` and `--watch`. The unit may be missing.",
+        snippet: "@column(\"${1:heading}\", \"${2:ns}\")",
+    },
 ];
 
 /// Returns all attributes of the language: the program kinds, then the others.

@@ -248,3 +248,42 @@ fn lf_147_statistics_of_integers() {
     refuses_both("var m : percpu_hash<u32, stats>(8)", "", "KS0602");
     refuses_strict(in_main(stats, ""), "KS0211");
 }
+
+#[test]
+fn lf_151_columns_have_headings_and_units() {
+    let field = |column: &str, ty: &str| in_main(&format!("struct S {{ {column} f: {ty} }}"), "");
+    accepts(field("@column(\"total\", \"ns\")", "u64"));
+    accepts(field("@column(\"COMM\")", "str(16)"));
+    accepts(field("/// How long.\n@column(\"took\", \"ns\")", "stats"));
+    accepts(field("@column(\"each\", \"By\")", "u32[4]"));
+    refuses(field("@column(\"COMM\", \"ns\")", "str(16)"), "KS0626");
+    refuses(field("@column(\"\")", "u64"), "KS0626");
+    refuses(field("@column(\"total\", \"\\xff\")", "u64"), "KS0626");
+    refuses(field("@column(\"bars\")", "log2_hist"), "KS0626");
+    refuses(field("@column(\"at\")", "*u64"), "KS0626");
+    refuses(field("@column()", "u64"), "KS0201");
+    refuses(field("@column(total)", "u64"), "KS0201");
+    refuses(field("@column(\"a\", \"b\", \"c\")", "u64"), "KS0201");
+    let global = |declaration: &str| in_main(&format!("struct S {{ a: u64 }}\n{declaration}"), "");
+    accepts(global("@column(\"wait\", \"ns\") var m : hash<u32, u64>(8)"));
+    accepts(global("@flags(no_prealloc) @column(\"wait\") var m : hash<u32, u64>(8)"));
+    accepts(global("@column(\"wait\") @flags(no_prealloc)\npin var m : hash<u32, u64>(8)"));
+    accepts(global("@column(\"longest\", \"ns\") var longest : u64 = 0"));
+    accepts(global("@column(\"hits\") percpu var hits: u64"));
+    refuses(global("@column(\"wait\") @column(\"wait\") var m : hash<u32, u64>(8)"), "KS0201");
+    refuses(global("@column(\"wait\") var m : hash<u32, S>(8)"), "KS0626");
+    refuses(global("@column(\"wait\") local var m : hash<u32, u64>(8)"), "KS0626");
+    refuses(global("@column(\"wait\") fn f() -> void {}"), "KS0201");
+    let map = "@column(\"wait\", \"ns\") var m : hash<u32, u64>(8)";
+    accepts(in_main(map, "print_map(m, by: wait)"));
+    refuses(in_main(map, "print_map(m, by: value)"), "KS0401");
+    accepts(in_main(map, "var names: str(8)[1]\nprint_map(m, top: 3, headings: names)"));
+    refuses(in_main(map, "var names: str(8)[2]\nprint_map(m, headings: names)"), "KS0401");
+    refuses(in_main(map, "print_map(m, headings: \"wait\")"), "KS0401");
+    refuses(
+        in_main("var m : hash<u32, log2_hist>(8)", "var n: str(8)[1]\nprint_map(m, headings: n)"),
+        "KS0401",
+    );
+    refuses_strict(in_main(map, ""), "KS0201");
+    refuses_strict(field("@column(\"total\", \"ns\")", "u64"), "KS0201");
+}

@@ -10,6 +10,7 @@
 //! | LF-148 | ✓ `lock (v) { .. }` of an entry of a `hash` or `array`; ✗ calls in it (KS0720), ✗ other maps (KS0625), ✗ in userspace |
 //! | LF-149 | ✓ `extern name: type` reads a variable of the kernel; ✗ writing it (KS0612), ✗ in userspace |
 //! | LF-150 | B `m[a][b]` is an entry of an inner map of `hash<K, hash<L, V>(N)>(M)`; ✗ three levels, other kinds (KS0602), ✗ creating and deleting inner maps in programs (KS0608) |
+//! | LF-151 | ✓ `@column("heading", "unit")` before a field, a map or a variable; ✗ before structs (KS0626), ✗ units of texts |
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -2,9 +2,9 @@
 //! it ends, everything is as small as possible, so a failing sequence shrinks to a small tree.
 
 use ks_compiler::ast::{
-    Arm, ArmResult, AstFunction, Attribute, AttributeArg, BinaryOp, Block, Catch, CatchPattern, Cond, Else,
-    Expr, ExprKind, FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns,
-    Size, Stmt, StmtKind, StrLit, TypeExpr, TypeExprKind, UnaryOp,
+    Arm, ArmResult, AstFunction, Attribute, AttributeArg, BinaryOp, Block, Catch, CatchPattern,
+    ColumnAttribute, Cond, Else, Expr, ExprKind, FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind,
+    MapFlags, Param, Returns, Size, Stmt, StmtKind, StrLit, TypeExpr, TypeExprKind, UnaryOp,
 };
 use ks_compiler::source::{SourceMap, Span};
 
@@ -158,7 +158,7 @@ impl Trees<'_> {
         let kind = match self.pick(13) {
             0 => ItemKind::Include(self.string()),
             1 => ItemKind::Import { name, path: self.string() },
-            2 => ItemKind::Config { name, fields: self.fields() },
+            2 => ItemKind::Config { name, fields: self.fields(false) },
             3 => ItemKind::Alias { name, ty: self.ty(false) },
             4 => {
                 let enumerators = self.some(0, 4, |trees| {
@@ -169,7 +169,7 @@ impl Trees<'_> {
             }
             5 => {
                 let attributes = self.some(0, 2, Self::attribute);
-                ItemKind::Struct { attributes, name, fields: self.fields() }
+                ItemKind::Struct { attributes, name, fields: self.fields(true) }
             }
             6 => ItemKind::Global(self.global(name)),
             7 => ItemKind::Const { name, ty: self.maybe(|trees| trees.ty(false)), value: self.expr(1) },
@@ -215,13 +215,19 @@ impl Trees<'_> {
         Attribute { more, ..attribute }
     }
 
-    fn fields(&mut self) -> Vec<FieldDecl> {
+    /// Returns fields of a struct, which may have columns, or of a config.
+    fn fields(&mut self, is_struct: bool) -> Vec<FieldDecl> {
         self.some(0, 4, |trees| FieldDecl {
             docs: trees.docs(),
+            column: if is_struct { trees.maybe(Self::column) } else { None },
             name: trees.field_ident(),
             ty: trees.ty(false),
             default: trees.maybe(|trees| trees.literal(false)),
         })
+    }
+
+    fn column(&mut self) -> ColumnAttribute {
+        ColumnAttribute { heading: self.string(), unit: self.maybe(Self::string), span: self.span }
     }
 
     fn params(&mut self) -> Vec<Param> {
@@ -249,7 +255,8 @@ impl Trees<'_> {
         });
         let init = if ty.is_none() || self.flip() { Some(self.expr(1)) } else { None };
         let [pin, local, per_cpu] = [(); 3].map(|()| self.maybe(|trees| trees.span));
-        Global { flags, pin, local, per_cpu, name, ty, init }
+        let column = self.maybe(Self::column);
+        Global { flags, column, pin, local, per_cpu, name, ty, init }
     }
 
     fn size(&mut self) -> Size {

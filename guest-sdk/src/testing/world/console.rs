@@ -35,6 +35,9 @@ impl Table {
     /// Only the real host makes lines of a cell.
     pub(crate) fn set_lines(&self, _column: u32) {}
 
+    /// Only the real host writes headings.
+    pub(crate) fn set_heading(&self, _column: u32, _heading: &str) {}
+
     /// Only the real host merges rows.
     pub(crate) fn merge(&self, _keys: u32) {}
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args as _, FromArgMatches as _};
 use ks_host::near::near;
 use ks_wit::command_output::{json_text, shown, write_lines};
+#[cfg(feature = "script")]
 use ks_wit::program_kind::PROGRAM_KINDS;
 use serde::Serialize;
 
@@ -59,31 +60,18 @@ struct Tool {
     shows: &'static str,
     /// The attributes of its programs: where they are attached.
     attached: Vec<&'static str>,
+    /// Whether it draws pictures one after the other, by `redraw()`: on a terminal it is a view.
+    #[serde(skip)]
+    draws: bool,
     #[serde(skip)]
     text: &'static str,
 }
 
-/// Attributes of programs that stand for others: only what compiles scripts has them.
-#[cfg(feature = "script")]
-const SHORT: &[&str] = &[ks_compiler::implicit_main::PROFILE.0];
-#[cfg(not(feature = "script"))]
-const SHORT: &[&str] = &[];
-
 impl Tool {
     fn new(&(name, text): &(&'static str, &'static str)) -> Tool {
-        // `ks fmt` writes each attribute at the start of a line.
-        let attributes = text.lines().filter_map(|line| line.strip_prefix('@'));
-        let programs = attributes.filter(|line| {
-            let name = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
-            name.is_some_and(|name| SHORT.contains(&name))
-                || PROGRAM_KINDS.iter().any(|row| Some(row.name) == name)
-        });
-        Tool {
-            name,
-            shows: text.lines().next().unwrap_or_default().trim_start_matches('/').trim(),
-            attached: programs.map(attribute).collect(),
-            text,
-        }
+        let Facts { attached, draws } = facts(text);
+        let shows = text.lines().next().unwrap_or_default().trim_start_matches('/').trim();
+        Tool { name, shows, attached, draws, text }
     }
 
     fn row(&self) -> Vec<String> {
@@ -93,21 +81,54 @@ impl Tool {
     }
 }
 
-/// Returns the attribute that a line begins with, without the body that may follow it.
-fn attribute(line: &'static str) -> &'static str {
-    let (mut depth, mut is_text) = (0, false);
-    for (at, letter) in line.char_indices() {
-        match letter {
-            '"' => is_text = !is_text,
-            '(' if !is_text => depth += 1,
-            ')' if !is_text && depth == 1 => return &line[..=at],
-            ')' if !is_text => depth -= 1,
-            letter if depth == 0 && !letter.is_ascii_alphanumeric() && letter != '_' => return &line[..at],
-            _ => {}
+/// What a script says of itself.
+#[derive(Default)]
+struct Facts {
+    attached: Vec<&'static str>,
+    draws: bool,
+}
+
+/// Returns the facts that the parser knows of a script.
+#[cfg(feature = "script")]
+fn facts(text: &'static str) -> Facts {
+    use ks_compiler::ast::ItemKind;
+    use ks_compiler::implicit_main::PROFILE;
+    use ks_compiler::lex::TokenKind;
+    use ks_compiler::options::Options;
+    use ks_compiler::pipeline;
+    use ks_compiler::source::Span;
+
+    let Ok(script) = pipeline::parse(TOOL, text.as_bytes(), Options::new(TOOL)) else {
+        return Facts::default();
+    };
+    let spelled = |span: Span| &text[span.start as usize..span.end as usize];
+    let functions = script.ast.items.iter().filter_map(|item| match &item.kind {
+        ItemKind::Function(function) => Some(function),
+        _ => None,
+    });
+    let programs = functions.flat_map(|function| &function.attributes).filter(|attribute| {
+        let name = attribute.name.name.as_str();
+        name == PROFILE.0 || PROGRAM_KINDS.iter().any(|row| row.name == name)
+    });
+    let mut attached: Vec<&str> = Vec::new();
+    for attribute in programs.filter_map(|attribute| spelled(attribute.span).strip_prefix('@')) {
+        if !attached.contains(&attribute) {
+            attached.push(attribute);
         }
     }
-    line
+    let mut names = script.tokens.iter().filter(|token| token.kind == TokenKind::Ident);
+    Facts { attached, draws: names.any(|token| spelled(token.span) == REDRAW) }
 }
+
+/// What compiles scripts knows them; without it there are their names.
+#[cfg(not(feature = "script"))]
+fn facts(_: &'static str) -> Facts {
+    Facts::default()
+}
+
+/// The builtin that begins a picture.
+#[cfg(feature = "script")]
+const REDRAW: &str = "redraw";
 
 /// Returns the tool of this name.
 fn tool(name: &str) -> anyhow::Result<Tool> {
@@ -169,16 +190,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     run::run_sources(parsed, |_| Ok(vec![source]))
 }
 
-/// The tools that are a view on a terminal, unless an option says how else they print.
-const VIEWS: [&str; 1] = ["top"];
-
-/// Returns the option that makes a tool a view on a terminal.
+/// Returns the option that makes a tool that draws a view on a terminal, unless an option says how else it prints.
 fn view_form(tool: &Tool, options: &[OsString]) -> Option<OsString> {
     let is_form = |option: &OsString| {
         let name = option.to_str().and_then(|option| option.split('=').next()).unwrap_or_default();
         ["--watch", "--json", "--output", "--raw", "--record", "--restart"].contains(&name)
     };
-    let is_view = VIEWS.contains(&tool.name) && cfg!(feature = "watch") && !options.iter().any(is_form);
+    let is_view = tool.draws && cfg!(feature = "watch") && !options.iter().any(is_form);
     (is_view && io::stdin().is_terminal() && io::stdout().is_terminal()).then(|| "--watch".into())
 }
 

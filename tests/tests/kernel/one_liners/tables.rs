@@ -112,3 +112,98 @@ fn root_an_interval_redraws_on_a_terminal_only() {
         "{terminal:#?}"
     );
 }
+
+#[test]
+fn columns_get_headings_while_a_script_runs() {
+    let script = r#"
+        struct Use { @column("first", "ns") a: u64, events: u64[4] }
+        var uses : hash<u32, Use>(8)
+        fn main() -> i32 {
+            uses[7] = Use { a: 1, events: [2, 3, 4, 5] }
+            uses[8] = Use { a: 9, events: [8, 7, 6, 5] }
+            var names: str(16)[4]
+            names[0] = "renamed"
+            names[2] = "third" + "!"
+            print_map(uses, headings: names)
+            names[0] = ""
+            print_map(uses, top: 1, by: "events[0]", headings: names)
+            return 0
+        }"#;
+    let outcome = finish(command("ks-host").args(["-e", script]));
+    let expected = "uses\nkey  renamed (ns)  third!  events[3]\n  8             9       7          5\n  7             1       3          5\n\
+                    uses\nkey  third!  events[3]\n  8       7          5\n(1 more)\n";
+    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+    let json = finish(command("ks-host").args(["--json", "-e", script]));
+    assert!(json.stdout.contains(r#""row":{"events[3]":5,"key":8,"third!":7}}"#), "{json:#?}");
+}
+
+/// Headings and units are the same with and without `main`, as text and as JSON.
+#[test]
+fn root_columns_have_headings_and_units() {
+    let kept = r#"
+        struct Who { @column("COMMAND") comm: str(16), failed: bool }
+        struct Cost { @column("calls") n: u32, @column("got", "By") bytes: stats, @column("each", "By") parts: u16[2] }
+        @column("longest", "By") var most : u64 = 0
+        var costs : hash<Who, Cost>(64)
+        @column("size", "By") var sizes : hash<u32, u64>(64)
+        @syscall_enter("write")
+        fn writes(fd: u32, buf: *u8, count: u64) -> i32 {
+            if (comm() == "NAME") {
+                costs[comm(), false].n += 1
+                costs[comm(), false].bytes.add(7)
+                costs[comm(), false].parts[1] = 9
+                sizes[3] += 5
+                most = 8
+            }
+            return 0
+        }
+        "#;
+    let shown = "print_map(sizes, top: 1, by: size)";
+    let without_main = format!("{kept} @end {{ {shown} }}");
+    let main = "fn main() -> i32 { attach(load(writes), \"\", 0); sleep(600000);";
+    let with_main = format!("{kept} {main} {shown}; print_kept(); return 0 }}");
+    let dd = Dd::new();
+    for script in [without_main, with_main] {
+        let script = script.replace("NAME", &dd.name);
+        let text = observed(&script, &dd, 2).stdout;
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split("  ").filter(|part| !part.is_empty()).collect()).collect();
+        let headings = [
+            "COMMAND",
+            "failed",
+            "calls",
+            "got.count",
+            "got.sum (By)",
+            "got.min (By)",
+            "got.max (By)",
+            "got.mean (By)",
+            "each[0] (By)",
+            "each[1] (By)",
+        ];
+        let row = [&dd.name, "false", "2", "2", "14", "7", "7", "7", "0", "9"].map(str::trim);
+        let expected = [
+            &["sizes"][..],
+            &["key", "size (By)"],
+            &["3", "10"],
+            &["longest (By)"],
+            &["8"],
+            &["costs"],
+            &headings,
+            &row,
+        ];
+        let lines: Vec<Vec<&str>> =
+            lines.into_iter().map(|line| line.into_iter().map(str::trim).collect()).collect();
+        assert_eq!(lines, expected, "{text}");
+        let json = finish(command("ks-host").args(["--json", "-e", &script, "--exec"]).args(dd.command(2)));
+        let rows: Vec<serde_json::Value> =
+            json.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let of = |table: &str| rows.iter().find(|row| row["table"] == table).expect(table);
+        let (costs, sizes) = (of("costs"), of("sizes"));
+        assert_eq!((&costs["row"]["calls"], &costs["row"]["got.sum"]), (&2.into(), &14.into()), "{costs}");
+        assert_eq!(costs["row"]["COMMAND"], dd.name.as_str(), "{costs}");
+        let with_unit = ["got.sum", "got.min", "got.max", "got.mean", "each[0]", "each[1]"];
+        let units = with_unit.map(|name| (name.to_owned(), "By".into()));
+        assert_eq!(costs["units"], serde_json::Value::Object(units.into_iter().collect()), "{costs}");
+        assert_eq!((&sizes["row"]["size"], &sizes["units"]["size"]), (&10.into(), &"By".into()), "{sizes}");
+    }
+}

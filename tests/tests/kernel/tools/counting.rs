@@ -268,7 +268,7 @@ fn root_profile_shows_a_tree_if_nothing_else_is_asked_for() {
 #[test]
 fn root_top_shows_what_stat_counts() {
     let dd = Workload::of("/bin/dd");
-    let beside = RunningTool::begin("top", &["--second", "minor-faults"]);
+    let beside = RunningTool::begin("top", &["-e", "{page-faults,minor-faults},context-switches"]);
     let program = ["if=/dev/zero", "of=/dev/null", "bs=1M", "count=20000", "status=none"];
     let counts =
         around("stat", &["-e", "page-faults,task-clock"], &[&[dd.path.as_str()], &program[..]].concat());
@@ -277,12 +277,22 @@ fn root_top_shows_what_stat_counts() {
     let sum = |column: usize| -> u64 {
         shown.iter().map(|row| row[column].parse::<u64>().expect("a number")).sum()
     };
+    assert!(ran.stdout.contains(" cpu (us)  page-faults  minor-faults  context-switches\n"), "{ran:#?}");
     // While exec runs, the program has its name and is not counted yet, for some pages.
     let faults = counted(&counts, "page-faults");
     assert!(sum(3).abs_diff(faults) <= 10 && sum(3) == sum(4), "{ran:#?} {counts:#?}");
     // A sample in each millisecond of a CPU.
     let (sampled, us) = (sum(2), counted(&counts, "task-clock") / 1000);
     assert!(us > 50_000 && sampled.abs_diff(us) <= us / 3 + 20_000, "{sampled} {us} {ran:#?} {counts:#?}");
+}
+
+#[test]
+fn root_top_says_which_event_it_cannot_count() {
+    let unknown = finish(tool("top", &["-e", "page-faults,no-such-event"]).args(["--exec", "true"]));
+    assert!(unknown.code == 1 && unknown.stderr.contains("no-such-event"), "{unknown:#?}");
+    let events = ["page-faults"; 9].join(",");
+    let many = finish(tool("top", &["-e", &events]).args(["--exec", "true"]));
+    assert!(many.code == 1 && many.stdout.contains("8 events are the most"), "{many:#?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ks_host::world::{ShownRow, ShownTable, View};
+use ks_host::world::{Cell, ShownRow, ShownTable, View};
 
 /// Upper limit of tables; those of further titles are not shown.
 const MAX_TABLES: usize = 16;
@@ -38,31 +38,59 @@ pub(super) struct NumberedTable {
     pub(super) table: ShownTable,
     /// The version of the content that it came with.
     pub(super) version: u64,
-    /// The number of columns, from the first on, whose texts tell its rows apart.
+    /// The number of columns, from the first on, whose texts name its rows, together with their stacks.
     name_len: usize,
 }
 
 impl NumberedTable {
     fn new(table: ShownTable, version: u64) -> NumberedTable {
-        let columns = &table.columns;
-        let all = columns.len().max(1);
-        let least = columns.iter().rposition(|column| !column.is_number).map_or(1, |last| last + 1);
-        let are_names = |len: &usize| {
-            let mut names = HashSet::new();
-            table.rows.iter().all(|row| names.insert(name(row, *len).collect::<Vec<_>>()))
-        };
-        let name_len = (least..=all).find(are_names).unwrap_or(all);
+        let name_len = table.key_len.unwrap_or_else(|| naming_columns(&table));
         NumberedTable { table, version, name_len }
     }
 
     /// Returns the texts that name a row: the key of a map, or the part of it that tells its entries apart.
     pub(super) fn name_of(&self, row: &ShownRow) -> Vec<String> {
-        name(row, self.name_len).map(str::to_owned).collect()
+        name(&self.table, row, self.name_len).map(str::to_owned).collect()
+    }
+
+    /// Returns the texts of a row's name without its stacks.
+    pub(super) fn key_of<'a>(&self, row: &'a ShownRow) -> impl Iterator<Item = &'a str> {
+        texts(&row.cells[..self.name_len.min(row.cells.len())])
+    }
+
+    /// Returns the column that a graph of the rows shows: the one that sorts, or the last; none without numbers.
+    pub(super) fn graphed_column(&self, sorted: Option<usize>) -> Option<usize> {
+        let columns = &self.table.columns;
+        let is_value = |column: &usize| {
+            *column >= self.name_len && columns.get(*column).is_some_and(|column| column.is_number)
+        };
+        sorted.filter(is_value).or_else(|| (0..columns.len()).rev().find(is_value))
     }
 }
 
-fn name(row: &ShownRow, len: usize) -> impl Iterator<Item = &str> {
-    row.cells.iter().take(len).map(|cell| cell.text.as_str())
+/// Returns how many of the first columns tell the rows apart, if the plugin does not say which are the key: up to the last
+/// text, and as many more as are needed.
+fn naming_columns(table: &ShownTable) -> usize {
+    let plain = table.columns.iter().filter(|column| !column.is_stack).count();
+    let texts = table.columns[..plain].iter().rposition(|column| !column.is_number);
+    // Stacks may be all of a key.
+    let least = texts.map_or(usize::from(plain == table.columns.len()), |last| last + 1);
+    let are_names = |len: &usize| {
+        let mut names = HashSet::new();
+        table.rows.iter().all(|row| names.insert(name(table, row, *len).collect::<Vec<_>>()))
+    };
+    (least..=plain).find(are_names).unwrap_or(plain)
+}
+
+/// Returns the texts of the first columns, and those of the stacks.
+fn name<'a>(table: &ShownTable, row: &'a ShownRow, len: usize) -> impl Iterator<Item = &'a str> {
+    let stacks = table.columns.iter().filter(|column| column.is_stack).count();
+    let (first, last) = row.cells.split_at(row.cells.len().saturating_sub(stacks));
+    texts(&first[..len.min(first.len())]).chain(texts(last))
+}
+
+fn texts(cells: &[Cell]) -> impl Iterator<Item = &str> {
+    cells.iter().map(|cell| cell.text.as_str())
 }
 
 /// All that was shown.

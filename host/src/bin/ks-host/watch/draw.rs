@@ -11,11 +11,15 @@ use ratatui::widgets::Paragraph;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 use super::content::{Content, NumberedTable};
+use super::flame;
 use super::keys::HELP;
-use super::screen::Screen;
+use super::screen::{Screen, TableState};
 
 /// Space between two columns.
 const GAP: &str = "  ";
+
+/// Least lines of the table above a flame graph: the headings, the chosen row, and one more.
+const TABLE_BESIDE_GRAPH: usize = 3;
 
 /// Upper limit of the width of a column.
 const MAX_COLUMN: usize = 48;
@@ -30,21 +34,25 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &mut Screen, live: &Content) {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
             .areas(frame.area());
+    // Filtered and sorted once: for the number of rows, and for the rows.
+    let rows = screen.table(content).map_or(Vec::new(), |shown| screen.rows(&shown.table));
     if screen.shows_help {
         put(frame, middle, HELP.iter().map(|(keys, act)| Line::raw(format!("{keys:>28}  {act}"))).collect());
     } else {
         match screen.table(content) {
-            Some(shown) => draw_table(frame, middle, screen, shown),
+            Some(shown) => draw_table(frame, middle, screen, shown, &rows),
             None => draw_lines(frame, middle, screen, content.lines()),
         }
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let first = heading(screen, content);
+    let first = heading(screen, content, rows.len());
     put(frame, top, vec![Line::styled(first, bold)]);
     let last = if screen.is_editing {
         format!("filter: {}_", screen.filter)
     } else {
-        "q quit  space pause  s sort  r reverse  / filter  tab table  ? keys".to_owned()
+        let has_stacks = screen.table(content).is_some_and(|shown| flame::has_stacks(&shown.table));
+        let flame = if has_stacks { "f flame graph  " } else { "" };
+        format!("q quit  space pause  s sort  r reverse  / filter  {flame}tab table  ? keys")
     };
     put(frame, bottom, vec![Line::styled(last, Style::new().add_modifier(Modifier::DIM))]);
     screen.paused = paused;
@@ -55,13 +63,12 @@ fn put(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'_>>) {
 }
 
 /// The first line: what is shown, and how.
-fn heading(screen: &mut Screen, content: &Content) -> String {
+fn heading(screen: &Screen, content: &Content, rows: usize) -> String {
     let mut parts = vec![screen.name.clone()];
     match screen.table(content) {
         Some(shown) => {
             let table = &shown.table;
             parts.push(table.title.clone());
-            let rows = screen.rows(table).len();
             parts.push(if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") });
             if table.left_out > 0 {
                 parts.push(format!("{} left out", table.left_out));
@@ -86,22 +93,31 @@ fn heading(screen: &mut Screen, content: &Content) -> String {
     parts.join(GAP)
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &NumberedTable) {
+fn draw_table(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    screen: &mut Screen,
+    shown: &NumberedTable,
+    rows: &[&ShownRow],
+) {
     let table = &shown.table;
-    let rows = screen.rows(table);
+    let shows_flame_graph = screen.shows_flame_graph && flame::has_stacks(table);
     let state = screen.state(table);
-    let chosen = state.position_in(shown, &rows);
-    let details = rows.get(chosen).map_or(Vec::new(), |row| match &row.histogram {
-        Some(histogram) => histogram.to_string().lines().map(str::to_owned).collect(),
-        None if !row.lines.is_empty() => row.lines.clone(),
-        None => state
-            .history_of(shown, row)
-            .map_or(Vec::new(), |(heading, values)| vec![bars(heading, values, area.width.into())]),
-    });
-    let whole = usize::from(area.height);
-    // At least half of the height is the table's, if it has columns.
-    let most = if table.columns.is_empty() { whole } else { whole / 2 };
-    let below = details.len().min(most.saturating_sub(1));
+    let chosen = state.position_in(shown, rows);
+    let (width, whole) = (usize::from(area.width), usize::from(area.height));
+    // A part of the height is the table's, if it has columns.
+    let most = match table.columns.is_empty() {
+        true => whole,
+        false if shows_flame_graph => whole - (whole / 4).max(TABLE_BESIDE_GRAPH).min(whole),
+        false => whole / 2,
+    };
+    let room = most.saturating_sub(1);
+    let details = match rows.get(chosen) {
+        None => Vec::new(),
+        Some(row) if shows_flame_graph => flame::lines(shown, rows, row, state.sorted, width, room),
+        Some(row) => details(state, shown, row, width).into_iter().map(Line::raw).collect(),
+    };
+    let below = details.len().min(room);
     let has_gap = below > 0 && !table.columns.is_empty();
     let height = whole.saturating_sub(below + usize::from(has_gap));
     let page = height.saturating_sub(1).max(1);
@@ -117,11 +133,22 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, shown: &Nu
     screen.page = page;
     let visible = &rows[offset..rows.len().min(offset + page)];
     if !table.columns.is_empty() {
-        let lines = table_lines(table, visible, sorted, chosen - offset.min(chosen), area.width.into());
+        let lines = table_lines(table, visible, sorted, chosen - offset.min(chosen), width);
         put(frame, Rect { height: height as u16, ..area }, lines);
     }
     let at = Rect { y: area.y + (whole - below) as u16, height: below as u16, ..area };
-    put(frame, at, details.into_iter().map(Line::raw).collect());
+    put(frame, at, details);
+}
+
+/// Returns what is known of a row, line by line: its histogram, its stack, or its last values as bars.
+fn details(state: &mut TableState, shown: &NumberedTable, row: &ShownRow, width: usize) -> Vec<String> {
+    match &row.histogram {
+        Some(histogram) => histogram.to_string().lines().map(str::to_owned).collect(),
+        None if !row.lines.is_empty() => row.lines.clone(),
+        None => state
+            .history_of(shown, row)
+            .map_or(Vec::new(), |(heading, values)| vec![bars(heading, values, width)]),
+    }
 }
 
 /// Returns the headings and the rows, aligned.
@@ -181,7 +208,7 @@ fn table_lines(
 }
 
 /// Appends a text, cut or filled to a width.
-fn pad(to: &mut String, text: &str, width: usize, is_number: bool) {
+pub(super) fn pad(to: &mut String, text: &str, width: usize, is_number: bool) {
     let mut used = 0;
     let fitting: String = text
         .chars()

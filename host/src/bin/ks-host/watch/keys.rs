@@ -6,13 +6,14 @@ use super::content::Content;
 use super::screen::{Action, Screen};
 
 /// The keys, for the help and the last line.
-pub(super) const HELP: [(&str, &str); 9] = [
+pub(super) const HELP: [(&str, &str); 10] = [
     ("q", "quit"),
     ("space", "pause"),
     ("s S", "sort by the next, the previous column"),
     ("o", "the plugin's own order"),
     ("r", "reverse"),
     ("/", "filter; esc ends it"),
+    ("f", "flame graph of all stacks of the chosen key"),
     ("tab", "next table"),
     ("up down pgup pgdn home end", "choose a row"),
     ("?", "this help"),
@@ -41,6 +42,7 @@ fn press(screen: &mut Screen, key: &KeyEvent, content: &Content) -> Action {
     match key.code {
         KeyCode::Char('q') => return Action::Stop,
         KeyCode::Char(' ' | 'p') => screen.is_paused = !screen.is_paused,
+        KeyCode::Char('f') => screen.shows_flame_graph = !screen.shows_flame_graph,
         KeyCode::Char('/') => {
             screen.filter.clear();
             screen.is_editing = true;

@@ -10,6 +10,7 @@
 
 mod content;
 mod draw;
+mod flame;
 mod keys;
 mod screen;
 pub(crate) mod terminal;

@@ -36,6 +36,8 @@ pub(super) struct Screen {
     /// What is shown while the view is paused.
     pub(super) paused: Option<Content>,
     pub(super) shows_help: bool,
+    /// Whether a graph of the stacks with the chosen row's key is shown, instead of the row's own stack.
+    pub(super) shows_flame_graph: bool,
     /// Rows that fit; known when the view is drawn.
     pub(super) page: usize,
     tables: HashMap<String, TableState>,
@@ -76,6 +78,7 @@ impl Screen {
             is_paused: false,
             paused: None,
             shows_help: false,
+            shows_flame_graph: false,
             page: 1,
             tables: HashMap::new(),
             lines_below: 0,
@@ -167,10 +170,7 @@ impl TableState {
         shown: &'a NumberedTable,
         row: &ShownRow,
     ) -> Option<(&'a str, &VecDeque<f64>)> {
-        let table = &shown.table;
-        let is_number = |column: &usize| table.columns.get(*column).is_some_and(|column| column.is_number);
-        let last = || (0..table.columns.len()).rev().find(is_number);
-        let column = self.sorted.filter(is_number).or_else(last)?;
+        let column = shown.graphed_column(self.sorted)?;
         if self.history.column != Some(column) {
             self.history = History { column: Some(column), ..History::default() };
         }
@@ -179,7 +179,7 @@ impl TableState {
             self.history.remember(shown, column);
         }
         let values = self.history.values.get(&shown.name_of(row))?;
-        Some((&table.columns[column].heading, values))
+        Some((&shown.table.columns[column].heading, values))
     }
 }
 
