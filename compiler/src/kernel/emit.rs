@@ -236,6 +236,13 @@ impl Emitter<'_> {
                 let src = regs.rhs(rhs);
                 self.push(Insn::Alu { op: *op, width: *width, dst, src });
             }
+            InstKind::AluCore { op, field, question, .. } => {
+                let (_, dst) = (regs.reg(), regs.reg());
+                let at = self.asm.next_index();
+                let (value, relo) = self.symbols.core(at, field, *question);
+                self.relos.push(relo);
+                self.push(Insn::alu(*op, dst, value));
+            }
             InstKind::Neg { width, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::Neg { width: *width, dst });

@@ -184,7 +184,8 @@ pub fn operands(kind: &InstKind) -> Operands {
         InstKind::Move { dst, src } | InstKind::Mov32 { dst, src } | InstKind::Extend { dst, src, .. } => {
             operands.extend([Operand::reg_use(*src), Operand::reg_def(*dst)])
         }
-        InstKind::Neg { dst, src, .. }
+        InstKind::AluCore { dst, lhs: src, .. }
+        | InstKind::Neg { dst, src, .. }
         | InstKind::Below { dst, src, .. }
         | InstKind::Swap { dst, src, .. } => {
             operands.extend([Operand::reg_use(*src), Operand::reg_reuse_def(*dst, 0)]);

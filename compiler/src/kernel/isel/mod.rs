@@ -88,6 +88,8 @@ pub enum InstKind {
     Mov32 { dst: VReg, src: VReg },
     /// `dst = lhs op rhs`
     Alu { op: AluOp, width: Width, dst: VReg, lhs: VReg, rhs: Rhs },
+    /// `dst = lhs op` the loader's answer about a part of a kernel struct, of 64 bits
+    AluCore { op: AluOp, dst: VReg, lhs: VReg, field: Arc<CoreField>, question: CoreQuestion },
     /// `dst = -src`
     Neg { width: Width, dst: VReg, src: VReg },
     /// `dst = src`, the low bits in big-endian order, zero-extended.

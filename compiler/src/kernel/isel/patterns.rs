@@ -166,10 +166,9 @@ impl Patterns {
                 }
                 None => u64::MAX,
             }),
-            BinaryOp::Add | BinaryOp::Sub => {
-                KnownBits { known: self.known_in_both(a.0, b.0), raised: true, ..either }
-            }
-            BinaryOp::Xor => either.with(self.known_in_both(a.0, b.0)),
+            // Either operand may be a constant on a path where it was compared, so the known bits of the other stay.
+            BinaryOp::Add | BinaryOp::Sub => KnownBits { raised: true, ..either },
+            BinaryOp::Xor => either,
             BinaryOp::Shl | BinaryOp::Mul => {
                 let zeros = match (op, b.1) {
                     (BinaryOp::Shl, Some(amount)) => Some(amount & 63),
@@ -184,15 +183,6 @@ impl Patterns {
                 either.with(b.1.map_or(spread(either.known), |amount| either.known >> (amount & 63)))
             }
             BinaryOp::UDiv | BinaryOp::URem | BinaryOp::SDiv | BinaryOp::SRem => KnownBits::default(),
-        }
-    }
-
-    /// Bits that are known in both numbers, or in one while none of the other is; the other may be a
-    /// constant.
-    fn known_in_both(&self, a: Value, b: Value) -> u64 {
-        match (self.numbers[a].known, self.numbers[b].known) {
-            (known, 0) | (0, known) => known,
-            (a, b) => a & b,
         }
     }
 }

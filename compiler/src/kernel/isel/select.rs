@@ -3,16 +3,19 @@
 //! Constants and addresses are rematerialised at every use: an immediate or one instruction costs less than a
 //! register held across a call. A comparison that is only used by a branch is fused with it.
 
+use std::sync::Arc;
+
 use regalloc2::{RegClass, VReg};
 
 use super::legal::legalize;
 use super::patterns::Patterns;
-use super::uses::Uses;
+use super::uses::{Uses, takes_answer};
 use super::{Base, Block, Inst, InstKind, IselFunction, Rhs, Symbol, Target};
 use crate::bpf::{self, AluOp, JmpOp, SwapBits, Width};
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
+use crate::kernel::mir::core::{CoreField, CoreQuestion};
 use crate::kernel::mir::{
     self, BinaryOp, Callee, Condition, Op, Predecessors, Size, Terminator, Type, Value,
 };
@@ -20,7 +23,10 @@ use crate::source::Span;
 
 /// Selects instructions of the instruction set `cpu` for a function.
 pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
-    let order = function.reverse_postorder();
+    let whole_order = function.reverse_postorder();
+    let predecessors = function.predecessors(&whole_order);
+    let is_kept = |block: &mir::Block| passed_on(function, &predecessors, *block).is_none();
+    let order: Vec<mir::Block> = whole_order.iter().copied().filter(is_kept).collect();
     let mut position = IndexVec::new();
     for _ in function.blocks.ids() {
         position.push(usize::MAX);
@@ -32,14 +38,14 @@ pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
         function,
         ops: function.definitions(),
         registers: function.values.iter().map(|_| None).collect(),
-        uses: Uses::new(function, &order, cpu),
-        patterns: Patterns::new(function, &order),
+        uses: Uses::new(function, &whole_order, cpu),
+        patterns: Patterns::new(function, &whole_order),
         cpu,
         addresses: Vec::new(),
         ends: vec![None; order.len()],
         next_register: 0,
         position,
-        predecessors: function.predecessors(&order),
+        predecessors,
         block: Block::default(),
         edges: Vec::new(),
         first_edge: order.len(),
@@ -55,6 +61,22 @@ pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
     };
     legalize(&mut selected, cpu);
     selected
+}
+
+/// The target of a block that only passes arguments on, after a branch: the branch goes there itself.
+fn passed_on<'f>(
+    function: &'f mir::MirFunction,
+    predecessors: &Predecessors,
+    block: mir::Block,
+) -> Option<&'f mir::Target> {
+    let [from] = &predecessors[block] else { return None };
+    let data = &function.blocks[block];
+    match (&data.term, &function.blocks[*from].term) {
+        (Terminator::Jump(to), Terminator::Branch { .. }) => {
+            (data.params.is_empty() && data.insts.is_empty() && !to.args.is_empty()).then_some(to)
+        }
+        _ => None,
+    }
 }
 
 /// Moves each edge block from the end of the numbering to right after the block it comes from. Every block
@@ -137,7 +159,7 @@ impl Selector<'_> {
     /// The addresses that the block's only predecessor has left in registers.
     fn at_start(&self, id: mir::Block) -> GlobalAddresses {
         match self.predecessors[id] {
-            [only] => self.ends[self.position[only]].clone().unwrap_or_default(),
+            [only] => self.ends.get(self.position[only]).cloned().flatten().unwrap_or_default(),
             // Both edges of a branch.
             [first, second] if first == second => self.ends[self.position[first]].clone().unwrap_or_default(),
             _ => Vec::new(),
@@ -398,7 +420,7 @@ impl Selector<'_> {
                 let dst = self.define(result);
                 self.push(InstKind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
             }
-            Op::Core(field, question) => {
+            Op::Core(field, question) if self.uses.beyond_arithmetic[result] => {
                 let dst = self.define(result);
                 self.push(InstKind::Core { dst, field: field.clone(), question: *question });
             }
@@ -419,6 +441,11 @@ impl Selector<'_> {
 
     fn binary(&mut self, op: BinaryOp, a: Value, b: Value, result: Value) {
         let width = self.width(result);
+        if let Some(Op::Core(field, question)) = self.ops[b]
+            && takes_answer(op)
+        {
+            return self.with_answer(alu(op), a, field, *question, result);
+        }
         if op == BinaryOp::Sub && self.constant(a) == Some(0) {
             let src = self.register(b);
             let dst = self.define(result);
@@ -435,6 +462,20 @@ impl Selector<'_> {
         let rhs = self.operand(op, b, width);
         let dst = self.define(result);
         self.push(InstKind::Alu { op: alu(op), width, dst, lhs, rhs });
+    }
+
+    /// Arithmetic whose second operand is the loader's answer.
+    fn with_answer(
+        &mut self,
+        op: AluOp,
+        a: Value,
+        field: &Arc<CoreField>,
+        question: CoreQuestion,
+        result: Value,
+    ) {
+        let lhs = self.register(a);
+        let dst = self.define(result);
+        self.push(InstKind::AluCore { op, dst, lhs, field: field.clone(), question });
     }
 
     /// A large constant addend. The verifier remembers the constant that was added to a copy, and takes it
@@ -575,15 +616,18 @@ impl Selector<'_> {
             }
             Terminator::Branch { cond, then, otherwise } => {
                 let (op, width, lhs, rhs) = self.condition(*cond);
-                let early = [then, otherwise].into_iter().find(|target| self.is_constant(target));
-                let early = early.map(|target| {
-                    let args: Vec<_> = target.args.iter().map(|arg| self.register(*arg)).collect();
-                    (target.block, args)
+                let function = self.function;
+                let targets = [then, otherwise]
+                    .map(|to| passed_on(function, &self.predecessors, to.block).unwrap_or(to));
+                let early = targets.iter().position(|target| self.is_constant(target));
+                let mut early_args = early.map(|at| {
+                    let args = targets[at].args.iter();
+                    (at, args.map(|arg| self.register(*arg)).collect())
                 });
                 self.push(InstKind::Branch { op, width, lhs, rhs });
-                for target in [then, otherwise] {
-                    let early_args = early.as_ref().filter(|(block, _)| *block == target.block);
-                    let to = self.edge(target, early_args.map(|(_, args)| args.clone()));
+                for (at, target) in targets.into_iter().enumerate() {
+                    let args = early_args.take_if(|(early, _)| *early == at).map(|(_, args)| args);
+                    let to = self.edge(target, args);
                     self.block.successors.push(to);
                     self.block.args.push(Vec::new());
                 }

@@ -2,7 +2,7 @@
 
 use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
-use crate::kernel::mir::{Block, Callee, Kfunc, MirFunction, Op, Terminator, Type, Value};
+use crate::kernel::mir::{BinaryOp, Block, Callee, Kfunc, MirFunction, Op, Terminator, Type, Value};
 
 /// Flags about the uses of each value.
 pub(super) struct Uses {
@@ -12,12 +12,20 @@ pub(super) struct Uses {
     pub wide: IndexVec<Value, bool>,
     /// Whether the value is used other than as the address of an access.
     pub beyond_access: IndexVec<Value, bool>,
+    /// Whether the value is used other than as the second operand of 64-bit arithmetic that [`takes_answer`].
+    pub beyond_arithmetic: IndexVec<Value, bool>,
+}
+
+/// Whether an instruction of 64 bits with an immediate may have the loader's answer as that.
+pub(super) fn takes_answer(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::Add | BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr)
 }
 
 impl Uses {
     pub(super) fn new(function: &MirFunction, order: &[Block], cpu: Cpu) -> Uses {
         let none = || function.values.iter().map(|_| false).collect();
-        let mut uses = Uses { computed: none(), wide: none(), beyond_access: none() };
+        let mut uses =
+            Uses { computed: none(), wide: none(), beyond_access: none(), beyond_arithmetic: none() };
         for block in order.iter().map(|block| &function.blocks[*block]) {
             for inst in &block.insts {
                 uses.op(function, &inst.op);
@@ -31,9 +39,11 @@ impl Uses {
                 uses.computed[value] = true;
                 uses.wide[value] = true;
                 uses.beyond_access[value] = true;
+                uses.beyond_arithmetic[value] = true;
             }
             if let Terminator::Branch { cond, .. } = block.term {
                 uses.beyond_access[cond] = true;
+                uses.beyond_arithmetic[cond] = true;
             }
         }
         // Without 32-bit instructions every operand is read with all 64 bits.
@@ -61,6 +71,10 @@ impl Uses {
             }
             _ => None,
         };
+        match op {
+            Op::Binary(op, a, _) if takes_answer(*op) => self.beyond_arithmetic[*a] = true,
+            op => op.each_operand(|value| self.beyond_arithmetic[value] = true),
+        }
         for value in op.operands().into_iter().filter(|value| address != Some(*value)).chain(stored) {
             self.beyond_access[value] = true;
         }

@@ -390,12 +390,13 @@ impl Lowerer<'_> {
         let condition = if int.signed { Condition::SLt } else { Condition::Lt };
         let wide = IntType { bits: 64, ..int };
         let any = self.builder.compare(condition, first, limit);
+        // Before the branch, of which nothing is left if the range starts at 0.
+        let from = arithmetic::convert(&mut self.builder, int, wide, first);
+        let to = arithmetic::convert(&mut self.builder, int, wide, limit);
         let (some, none, join) = (self.builder.block(), self.builder.block(), self.builder.block());
         let count = self.builder.param(join, Type::I64);
         self.builder.branch(any, some, none);
         self.builder.switch_to_sealed(some);
-        let from = arithmetic::convert(&mut self.builder, int, wide, first);
-        let to = arithmetic::convert(&mut self.builder, int, wide, limit);
         let distance = self.builder.binary(BinaryOp::Sub, to, from);
         self.builder.jump_with(join, distance);
         self.builder.switch_to_sealed(none);

@@ -1,4 +1,5 @@
-//! Tail merging: replaces blocks with the same instructions and the same terminator by one block.
+//! Tail merging: replaces blocks with the same instructions and the same terminator by one block, and the same ends
+//! of different blocks by one that both jump to.
 
 use super::changes::Changes;
 use crate::index::{FastMap, Id, IndexVec};
@@ -24,7 +25,7 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
         }
     }
     if !changed {
-        return Changes::NONE;
+        return Changes::CONTROL_FLOW.when(merge_ends(function, flow, &same));
     }
     for block in &flow.order {
         let term = &mut function.blocks[*block].term;
@@ -96,4 +97,144 @@ fn short_jump(function: &MirFunction, block: Block, same: &FastMap<Value, Value>
         op
     });
     Some((ops.collect(), target.args.clone(), vec![target.block]))
+}
+
+/// The least number of instructions that two blocks share at their ends, if a jump follows: the blocks get another jump
+/// for them. A return saves as much itself.
+const MIN_BEFORE_JUMP: usize = 2;
+
+/// Merges the same ends of blocks; returns whether there were any.
+fn merge_ends(function: &mut MirFunction, flow: &Flow, same: &FastMap<Value, Value>) -> bool {
+    let mut by_last: FastMap<EndKey, Vec<Block>> = FastMap::default();
+    let mut by_result: FastMap<EndKey, Vec<Block>> = FastMap::default();
+    for block in &flow.order {
+        let data = &function.blocks[*block];
+        let (successor, result) = match &data.term {
+            Terminator::Branch { .. } => continue,
+            Terminator::Jump(target) => (Some(target.block), None),
+            Terminator::Return(value) => (None, Some(*value)),
+        };
+        if let Some(last) = data.insts.last() {
+            let key = (Some(without_operands(&last.op)), successor, None);
+            by_last.entry(key).or_default().push(*block);
+        }
+        if result.is_some() {
+            by_result.entry((None, None, result)).or_default().push(*block);
+        }
+    }
+    // Long ends first: blocks that only return the same would be split twice.
+    merge_groups(function, flow, same, by_last) || merge_groups(function, flow, same, by_result)
+}
+
+/// The last instruction of a block, without its operands, the block that it jumps to, and the value that it returns.
+type EndKey = (Option<Op>, Option<Block>, Option<Value>);
+
+fn merge_groups(
+    function: &mut MirFunction,
+    flow: &Flow,
+    same: &FastMap<Value, Value>,
+    groups: FastMap<EndKey, Vec<Block>>,
+) -> bool {
+    let mut groups: Vec<Vec<Block>> = groups.into_values().filter(|blocks| blocks.len() > 1).collect();
+    groups.sort_unstable();
+    if groups.is_empty() {
+        return false;
+    }
+    let outliving = outliving(function, &flow.order);
+    let mut changed = false;
+    for group in groups {
+        let (first, others) = (group[0], &group[1..]);
+        let ends = Ends { function, flow, same, outliving: &outliving };
+        let found: Vec<(Block, usize)> =
+            others.iter().filter_map(|other| Some((*other, ends.shared(first, *other)?))).collect();
+        let Some(shared) = found.iter().map(|(_, shared)| *shared).min() else { continue };
+        let end = function.split(first, function.blocks[first].insts.len() - shared);
+        for (other, _) in found {
+            let data = &mut function.blocks[other];
+            data.insts.truncate(data.insts.len() - shared);
+            data.term = Terminator::Jump(Target::to(end));
+        }
+        changed = true;
+    }
+    changed
+}
+
+fn without_operands(op: &Op) -> Op {
+    let mut op = op.clone();
+    op.map_operands(&mut |_| Value::new(0));
+    op
+}
+
+/// The values that other blocks use than the one that defines them.
+fn outliving(function: &MirFunction, order: &[Block]) -> IndexVec<Value, bool> {
+    let mut from = IndexVec::filled(function.values.len(), None);
+    let mut found = IndexVec::filled(function.values.len(), false);
+    for block in order {
+        let results = function.blocks[*block].insts.iter().filter_map(|inst| inst.result);
+        results.for_each(|result| from[result] = Some(*block));
+    }
+    for block in order {
+        let data = &function.blocks[*block];
+        let mut used = |value: Value| found[value] |= from[value] != Some(*block);
+        data.insts.iter().for_each(|inst| inst.op.each_operand(&mut used));
+        data.term.operands().into_iter().for_each(used);
+    }
+    found
+}
+
+/// What is compared of the ends of two blocks.
+struct Ends<'a> {
+    function: &'a MirFunction,
+    flow: &'a Flow,
+    same: &'a FastMap<Value, Value>,
+    outliving: &'a IndexVec<Value, bool>,
+}
+
+impl Ends<'_> {
+    /// The number of instructions with which both blocks end, if these and the terminator can be one block.
+    fn shared(&self, first: Block, other: Block) -> Option<usize> {
+        let (a, b) = (&self.function.blocks[first], &self.function.blocks[other]);
+        // Values of both blocks that have to be results of the same instruction.
+        let mut open = Vec::new();
+        self.pair(&a.term.operands(), &b.term.operands(), &mut open);
+        let is_return = matches!(a.term, Terminator::Return(_));
+        // An edge into a loop stays apart from the edges back to its header.
+        let is_back =
+            |block: Block| a.term.successors().any(|header| self.flow.dominators.dominates(header, block));
+        if is_back(first) != is_back(other) {
+            return None;
+        }
+        let mut found = (is_return && open.is_empty()).then_some(0);
+        for (length, (x, y)) in (1..).zip(a.insts.iter().rev().zip(b.insts.iter().rev())) {
+            if !is_movable(&x.op) || without_operands(&x.op) != without_operands(&y.op) {
+                break;
+            }
+            if let (Some(one), Some(two)) = (x.result, y.result) {
+                let types = &self.function.values;
+                if types[one] != types[two] || self.outliving[one] || self.outliving[two] {
+                    break;
+                }
+                open.retain(|pair| *pair != (one, two));
+                if open.iter().any(|(a, b)| *a == one || *b == two) {
+                    break;
+                }
+            }
+            self.pair(&x.op.operands(), &y.op.operands(), &mut open);
+            if open.is_empty() && (is_return || length >= MIN_BEFORE_JUMP) {
+                found = Some(length);
+            }
+        }
+        found
+    }
+
+    fn pair(&self, a: &[Value], b: &[Value], open: &mut Vec<(Value, Value)>) {
+        let resolved = |value: &Value| self.same.get(value).copied().unwrap_or(*value);
+        let different = a.iter().zip(b).filter(|(a, b)| resolved(a) != resolved(b));
+        open.extend(different.map(|(a, b)| (*a, *b)));
+    }
+}
+
+/// Whether an instruction may be in a block after the one that a check dominates.
+fn is_movable(op: &Op) -> bool {
+    !op.is_leaf() && !matches!(op, Op::Below { .. } | Op::NonNull(_) | Op::InPacket { .. })
 }
