@@ -163,7 +163,13 @@ impl Checker<'_> {
     }
 
     fn nested_key_type(&mut self, global: &ast::Global, (outer, inner): (TypeId, TypeId)) -> TypeId {
-        let field = |name: &str, ty| Field { name: name.into(), ty, default: None, docs: String::new() };
+        let field = |name: &str, ty| Field {
+            name: name.into(),
+            ty,
+            default: None,
+            column: None,
+            docs: String::new(),
+        };
         let id = self.types.add_struct(StructDef {
             name: format!("{}_key", global.name.name),
             fields: vec![field("outer", outer), field("inner", inner)],
