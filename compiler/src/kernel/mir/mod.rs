@@ -318,6 +318,8 @@ pub struct MirFunction {
     /// Whether it runs in a frame other than the first, because another function of the object calls it. The
     /// function of a timer is a program that is called.
     pub is_called: bool,
+    /// Whether the verifier must see that the result is 0 or 1, as in cgroup programs.
+    pub returns_bool: bool,
     /// The struct of its context, if the verifier permits that context as an argument of a global function.
     pub context: Option<&'static str>,
     /// The names of the parameters. Hidden parameters begin with `__`.

@@ -12,6 +12,7 @@ mod inline;
 mod iterations;
 mod jump_threading;
 mod kernel_pointers;
+mod known_bits;
 mod load_forwarding;
 mod loop_callbacks;
 mod mem2reg;
@@ -44,7 +45,9 @@ use super::mir::flow::Flow;
 use super::mir::verify::{VerifyError, verify, verify_packed};
 use super::mir::{MirFunction, Program};
 use super::verifier::code::{may_follow_all_paths, on_all_paths};
-use super::verifier::rules::{backtracked_addresses, dead_slots, linked_scalars, precise_constants};
+use super::verifier::rules::{
+    backtracked_addresses, dead_slots, linked_scalars, loop_carried, precise_constants, return_ranges,
+};
 use crate::hir::FuncId;
 use changes::Changes;
 use packet_generations::PacketChanges;
@@ -92,7 +95,10 @@ type LastPass = fn(&mut MirFunction) -> bool;
 const LAST: &[(&str, LastPass)] = &[
     ("sink", sink::run),
     ("backtracked_addresses", backtracked_addresses::run),
+    ("known_bits", known_bits::run),
+    ("loop_carried", loop_carried::run),
     ("precise_constants", precise_constants::run),
+    ("return_ranges", return_ranges::run),
     ("linked_scalars", linked_scalars::run),
     ("dead_slots", dead_slots::run),
     ("unused_slots", unused_slots::run),

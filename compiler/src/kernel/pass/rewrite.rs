@@ -16,6 +16,11 @@ impl Replacements {
         self.by[value] = Some(by);
     }
 
+    /// Whether a value is to be replaced.
+    pub fn is_replaced(&self, value: Value) -> bool {
+        self.by.get(value).is_some_and(Option::is_some)
+    }
+
     /// The final replacement of a value.
     pub fn resolve(&self, mut value: Value) -> Value {
         while let Some(by) = self.by.get(value).copied().flatten() {

@@ -125,6 +125,7 @@ fn reader(id: FuncId, span: Span) -> MirFunction {
         span,
         is_program: false,
         is_called: true,
+        returns_bool: false,
         context: None,
         params: Vec::new(),
         ret: Type::I32,

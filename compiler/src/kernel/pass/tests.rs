@@ -28,6 +28,7 @@ pub(super) fn builder() -> Builder {
         span: span(),
         is_program: false,
         is_called: true,
+        returns_bool: false,
         context: None,
         params: Vec::new(),
         ret: Type::I64,

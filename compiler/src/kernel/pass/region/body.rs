@@ -74,6 +74,7 @@ impl<'a> BodyMaker<'a> {
             span: source.span,
             is_program: false,
             is_called: true,
+            returns_bool: false,
             context: source.context,
             params: Vec::new(),
             ret: Type::I32,

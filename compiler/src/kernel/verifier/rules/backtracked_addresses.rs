@@ -9,7 +9,6 @@
 //! - Kernels: 6.18.
 //! - Here: an address that becomes a number goes through memory in two halves where an index is computed from it or it
 //!   is compared.
-//! - Case: `address_compared`.
 
 use std::collections::BTreeSet;
 

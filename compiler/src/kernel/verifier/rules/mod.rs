@@ -5,4 +5,6 @@
 pub mod backtracked_addresses;
 pub mod dead_slots;
 pub mod linked_scalars;
+pub mod loop_carried;
 pub mod precise_constants;
+pub mod return_ranges;

@@ -20,7 +20,6 @@ use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
 use crate::kernel::mir::{Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
 use crate::kernel::pass::origins::Origins;
 use crate::kernel::pass::region::HiddenZeros;
-use crate::kernel::pass::rewrite::constants;
 use crate::kernel::verifier::code::has_many_branches;
 
 /// Runs the pass; returns whether anything changed. It must be the last, and run once.
@@ -29,7 +28,12 @@ pub fn run(function: &mut MirFunction) -> bool {
         return false;
     }
     let order = function.reverse_postorder();
-    let constant = constants(function);
+    let mut constant: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        if let (Some(result), Op::Const(_)) = (inst.result, &inst.op) {
+            constant[result] = true;
+        }
+    }
     let decides = Origins::new(function).deciding(function);
     let mut constants = Constants { function, constant, decides, kept: IndexVec::new(), zeros: None };
     constants.keep();
@@ -39,7 +43,7 @@ pub fn run(function: &mut MirFunction) -> bool {
 
 struct Constants<'a> {
     function: &'a mut MirFunction,
-    constant: IndexVec<Value, Option<u64>>,
+    constant: IndexVec<Value, bool>,
     /// A branch or an address depends on it.
     decides: IndexVec<Value, bool>,
     /// Whether a record is released depends on it, or an address without a check between.
@@ -154,7 +158,7 @@ impl Constants<'_> {
         for target in term.targets_mut() {
             let params = self.function.blocks[target.block].params.clone();
             for (arg, param) in target.args.iter_mut().zip(params) {
-                if self.constant[*arg].is_some() && self.decides[param] && !self.kept[param] {
+                if self.constant[*arg] && self.decides[param] && !self.kept[param] {
                     *arg = self.hidden(block, *arg);
                 }
             }
