@@ -16,7 +16,7 @@ const SCRIPT: &str = r#"
 #[test]
 fn root_types_of_the_cache_give_the_same_offsets() {
     let folder = Folder::new();
-    let cache = folder.cache();
+    let cache = folder.path("cache");
     let says = "echo $$ $PPID $(ulimit -n)";
     let mut shown = Vec::new();
     for start in ["without an image", "with one"] {
