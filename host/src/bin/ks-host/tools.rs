@@ -53,25 +53,26 @@ pub(crate) struct Args {
     pub(crate) exec: Vec<OsString>,
 }
 
-/// A tool as it is listed. Later versions add members and change none.
-#[derive(Debug, Serialize)]
+/// A tool of this command.
+#[derive(Debug, Clone, Copy)]
 struct Tool {
     name: &'static str,
-    shows: &'static str,
-    /// The attributes of its programs: where they are attached.
-    attached: Vec<&'static str>,
-    /// Whether it draws pictures one after the other, by `redraw()`: on a terminal it is a view.
-    #[serde(skip)]
-    draws: bool,
-    #[serde(skip)]
     text: &'static str,
 }
 
-impl Tool {
-    fn new(&(name, text): &(&'static str, &'static str)) -> Tool {
-        let Facts { attached, draws } = facts(text);
+/// A tool as it is listed. Later versions add members and change none.
+#[derive(Debug, Serialize)]
+struct ListedTool {
+    name: &'static str,
+    shows: &'static str,
+    /// The attributes of its programs: where they are attached.
+    attached: Vec<String>,
+}
+
+impl ListedTool {
+    fn of(Tool { name, text }: Tool) -> ListedTool {
         let shows = text.lines().next().unwrap_or_default().trim_start_matches('/').trim();
-        Tool { name, shows, attached, draws, text }
+        ListedTool { name, shows, attached: facts(text).attached }
     }
 
     fn row(&self) -> Vec<String> {
@@ -84,11 +85,12 @@ impl Tool {
 /// What a script says of itself.
 #[derive(Default)]
 struct Facts {
-    attached: Vec<&'static str>,
+    attached: Vec<String>,
+    /// Whether it draws pictures one after the other, by `redraw()`: on a terminal it is a view.
     draws: bool,
 }
 
-/// Returns the facts that the parser knows of a script.
+/// Returns the facts that the parser knows of a script. Parsing takes time, which a start of a tool has not.
 #[cfg(feature = "script")]
 fn facts(text: &'static str) -> Facts {
     use ks_compiler::ast::ItemKind;
@@ -110,8 +112,11 @@ fn facts(text: &'static str) -> Facts {
         let name = attribute.name.name.as_str();
         name == PROFILE.0 || PROGRAM_KINDS.iter().any(|row| row.name == name)
     });
-    let mut attached: Vec<&str> = Vec::new();
+    let mut attached = Vec::new();
     for attribute in programs.filter_map(|attribute| spelled(attribute.span).strip_prefix('@')) {
+        // On one line, as the formatter writes a short one.
+        let attribute = attribute.split_whitespace().collect::<Vec<_>>().join(" ");
+        let attribute = attribute.replace("( ", "(").replace(", )", ")");
         if !attached.contains(&attribute) {
             attached.push(attribute);
         }
@@ -132,8 +137,8 @@ const REDRAW: &str = "redraw";
 
 /// Returns the tool of this name.
 fn tool(name: &str) -> anyhow::Result<Tool> {
-    if let Some(found) = TOOLS.iter().find(|(other, _)| *other == name) {
-        return Ok(Tool::new(found));
+    if let Some(&(name, text)) = TOOLS.iter().find(|(other, _)| *other == name) {
+        return Ok(Tool { name, text });
     }
     let near = near(name, TOOLS.iter().map(|(name, _)| (*name).to_owned()));
     let meant = near.first().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
@@ -144,8 +149,9 @@ fn tool(name: &str) -> anyhow::Result<Tool> {
 pub(crate) fn list(args: &ListArgs) -> anyhow::Result<u8> {
     let tools = match &args.name {
         Some(name) => vec![tool(name)?],
-        None => TOOLS.iter().map(Tool::new).collect(),
+        None => TOOLS.iter().map(|&(name, text)| Tool { name, text }).collect(),
     };
+    let listed = || tools.iter().copied().map(ListedTool::of);
     let text = match tools.first() {
         Some(tool) if args.policy => {
             let name = Path::new(tool.name);
@@ -160,8 +166,8 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<u8> {
             };
         }
         Some(tool) if args.source => tool.text.to_owned(),
-        _ if args.json => json_text(&tools)?,
-        _ => output::aligned(&tools.iter().map(Tool::row).collect::<Vec<_>>()),
+        _ if args.json => json_text(&listed().collect::<Vec<_>>())?,
+        _ => output::aligned(&listed().map(|tool| tool.row()).collect::<Vec<_>>()),
     };
     write_lines(&text)?;
     Ok(0)
@@ -196,8 +202,9 @@ fn view_form(tool: &Tool, options: &[OsString]) -> Option<OsString> {
         let name = option.to_str().and_then(|option| option.split('=').next()).unwrap_or_default();
         ["--watch", "--json", "--output", "--raw", "--record", "--restart"].contains(&name)
     };
-    let is_view = tool.draws && cfg!(feature = "watch") && !options.iter().any(is_form);
-    (is_view && io::stdin().is_terminal() && io::stdout().is_terminal()).then(|| "--watch".into())
+    let is_on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let may_be_view = cfg!(feature = "watch") && is_on_terminal && !options.iter().any(is_form);
+    (may_be_view && facts(tool.text).draws).then(|| "--watch".into())
 }
 
 /// Splits the options after the name of a tool into those of `ks-host run`, with their values, and the tool's own.
