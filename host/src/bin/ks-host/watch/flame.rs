@@ -19,6 +19,13 @@ use super::draw::pad;
 /// What stands for a stack that is not there, behind those that are.
 const NO_STACK: &str = "[no stack]";
 
+/// Functions of a stack that are drawn, the outermost ones: the kernel's stacks have 127 in each mode at most. Nodes are freed
+/// by recursion, and a plugin may call any text a stack.
+const MOST_FUNCTIONS: usize = 512;
+
+/// Sums from here on may be rounded: not all integers are numbers of 64-bit floating point.
+const FIRST_ROUNDED: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+
 /// Left border of a function.
 const BORDER: &str = "|";
 
@@ -46,7 +53,8 @@ pub(super) fn lines(
         all.add(row, value, std::ptr::eq(*row, chosen));
     }
     let (left_out, first) = all.outermost_shown(height.saturating_sub(1));
-    let mut parts = vec![format!("{} {}", shown.table.columns[column].heading, all.value)];
+    let about = if all.value < FIRST_ROUNDED { "" } else { "about " };
+    let mut parts = vec![format!("{} {about}{}", shown.table.columns[column].heading, all.value)];
     let key: Vec<&str> = shown.key_of(chosen).collect();
     if !key.is_empty() {
         parts.push(format!("of {}", key.join(" ")));
@@ -88,7 +96,8 @@ impl Node {
         let mut node = self;
         node.value += value;
         let has_other = row.lines.iter().any(|line| line != NO_STACK);
-        for function in row.lines.iter().rev().filter(|line| !has_other || *line != NO_STACK) {
+        let functions = row.lines.iter().rev().filter(|line| !has_other || *line != NO_STACK);
+        for function in functions.take(MOST_FUNCTIONS) {
             node = node.called.entry(function.clone()).or_default();
             node.value += value;
             node.is_chosen |= is_chosen;
@@ -109,7 +118,6 @@ impl Node {
 
     /// Returns the number of lines that its callees take.
     fn depth(&self) -> usize {
-        // Without recursion: a stack has as many functions as the plugin says.
         let (mut level, mut depth) = (vec![self], 0);
         loop {
             level = level.iter().flat_map(|node| node.called.values()).collect();
@@ -174,6 +182,13 @@ mod tests {
             level = level.iter().flat_map(|one| one.node.placed(one.begin, one.end)).collect();
         }
         lines
+    }
+
+    #[test]
+    fn a_text_of_many_lines_is_drawn_in_part() {
+        let mut all = Node::default();
+        all.add(&row(&vec!["f"; 1_000_000]), 1.0, false);
+        assert_eq!(all.depth(), MOST_FUNCTIONS);
     }
 
     #[test]
