@@ -61,10 +61,8 @@ impl Host {
     /// Stores compiled code in this cache, and takes the running kernel's types from there.
     #[must_use]
     pub fn with_cache(self, cache: Cache) -> Host {
-        // Opened here: the thread of a plugin may open no file of a cache.
-        if let Some(types) = Cache::types_in(cache.path()) {
-            bpf::offer_types(types);
-        }
+        let folder = cache.path().to_owned();
+        bpf::offer_types(move || Cache::types_in(&folder));
         Host { cache: Some(cache), ..self }
     }
 

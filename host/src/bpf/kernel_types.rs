@@ -1,8 +1,8 @@
 //! BTF of the running kernel, opened once per process: an image of a cache, else 5 MB, which sysfs returns page by page.
 
 use std::fs;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ks_compiler::object::btf::{Btf, SplitBtf, Type, TypeId};
 
@@ -12,15 +12,24 @@ pub const PATH: &str = "/sys/kernel/btf/vmlinux";
 static TYPES: OnceLock<Btf> = OnceLock::new();
 static WERE_READ: AtomicBool = AtomicBool::new(false);
 
-/// Offers an image of the running kernel's types. No effect if they are open.
-pub(crate) fn offer(image: Btf) {
-    // What is open has the same types.
-    let _ = TYPES.set(image);
+/// What opens an image of the running kernel's types; none if there is no image.
+type OpenImage = Box<dyn Fn() -> Option<Btf> + Send>;
+
+static IMAGE: Mutex<Option<OpenImage>> = Mutex::new(None);
+
+/// Offers an image of the running kernel's types, which is opened when an object is there that needs types.
+pub(crate) fn offer(open: impl Fn() -> Option<Btf> + Send + 'static) {
+    *IMAGE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(open));
 }
 
-/// Returns the kernel's own types if they are open.
+/// Returns the kernel's own types if they are open, or if there is an image of them. A thread that is confined may open no
+/// image.
 pub(super) fn opened() -> Option<&'static Btf> {
-    TYPES.get()
+    if let Some(types) = TYPES.get() {
+        return Some(types);
+    }
+    let image = IMAGE.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|open| open())?;
+    Some(TYPES.get_or_init(|| image))
 }
 
 /// Returns whether this process read the kernel's types because no image was offered.

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use ks_compiler::object::btf::{Btf, IMAGE_VERSION};
 use nix::unistd::{self, UnlinkatFlags};
@@ -72,9 +73,14 @@ fn name() -> io::Result<String> {
 /// # Errors
 /// If sysfs or procfs cannot be read, or the kernel has no types.
 pub fn running_kernel() -> io::Result<[u8; 32]> {
+    static DIGEST: OnceLock<[u8; 32]> = OnceLock::new();
+    if let Some(digest) = DIGEST.get() {
+        return Ok(*digest);
+    }
     let types = fs::metadata(KERNEL_TYPES)?.len().to_le_bytes();
     let digest = Sha256::new().chain_update(types).chain_update(fs::read(BOOT_ID)?);
-    Ok(digest.chain_update(fs::read(NOTES)?).finalize().into())
+    let digest = digest.chain_update(fs::read(NOTES)?).finalize().into();
+    Ok(*DIGEST.get_or_init(|| digest))
 }
 
 fn image() -> io::Result<Vec<u8>> {

@@ -251,10 +251,12 @@ impl Object {
     }
 
     /// Returns what libbpf needs of the kernel's types for the object, so that it does not read all of them. None if they
-    /// are not open here, or a part does not do.
+    /// are not open here and no image of them is there, or a part does not do.
     pub(crate) fn kernel_part(&self) -> Option<KernelPart> {
-        let kernel = kernel_types::opened()?;
-        KernelPart::is_needed(self.model()).then(|| KernelPart::of(self.model(), kernel)).flatten()
+        if !KernelPart::is_needed(self.model()) {
+            return None;
+        }
+        KernelPart::of(self.model(), kernel_types::opened()?)
     }
 
     /// Has the object loaded in a process of its own, which has the rights for that.
