@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +17,7 @@ use libbpf_rs::{MapCore, MapHandle, MapType};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::geteuid;
 
 use super::delivered::LoadedMap;
@@ -179,15 +179,12 @@ fn check_shape(name: &str, path: &Path, declared: &Shape, pinned: &MapHandle) ->
     Err(BpfError::PinShape { what, path: path.into(), differences: differences.join(", ") })
 }
 
-/// Returns the mount point of the BPF file system.
-fn root() -> Result<PathBuf, BpfError> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut roots = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (path, kind) = (fields.next()?, fields.next()?);
-        (kind == "bpf" && path == BPFFS).then(|| PathBuf::from(path))
-    });
-    roots.next().ok_or(BpfError::NoBpffs)
+/// Returns the mount point of the BPF file system. The list of mounts does not answer: it also has those that another
+/// mount covers.
+fn root() -> Result<&'static Path, BpfError> {
+    let root = Path::new(BPFFS);
+    let is_there = statfs(root).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC);
+    is_there.then_some(root).ok_or(BpfError::NoBpffs)
 }
 
 /// The location of a pin: its folder, open, and its name in there. Each folder on the way is opened in the one

@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use super::case::{BPF, Case, MEMBARRIER, Of, case};
 
 /// Takes the BPF file system away.
-pub const NO_BPFFS: &str = "mount -t tmpfs none /sys/fs/bpf";
+pub const NO_BPFFS: &str = "mount -t bpf none /sys/fs/bpf\nmount -t tmpfs none /sys/fs/bpf";
 /// Mounts a BPF file system that every user may write.
 pub const EMPTY_BPFFS: &str = "mount -t bpf bpf /sys/fs/bpf -o mode=0777";
 
