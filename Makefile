@@ -183,10 +183,11 @@ cycles: test-packages
 	KS_CYCLES=$(CYCLES) KS_KILLS=$(MOMENTS) $(call ONE,kernel,cycles::)
 
 # What a policy and the confinement cost a read, in instructions that an emulated arm64 machine counts:
-# tests/tests/emulated/policy_cost.rs. Builds the host for arm64 first, which takes minutes.
+# tests/tests/emulated/policy_cost.rs. Also what tools count of hardware events there, beside perf: tools_beside_perf.rs.
+# Builds the host for arm64 first, which takes minutes.
 policy-cost: test-packages
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
-	KS_POLICY_COST=1 $(call ONE,emulated,policy_cost::)
+	KS_POLICY_COST=1 $(call ONE,emulated,policy_cost:: tools_beside_perf::)
 
 # What the crate ks-guest costs a read, counted in the same way: tests/tests/emulated/sdk_cost.rs.
 sdk-cost: test-packages

@@ -33,4 +33,5 @@ mod taken_over;
 mod test_bed;
 mod timers;
 mod tools;
+mod tools_beside_perf;
 mod trace;

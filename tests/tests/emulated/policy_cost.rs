@@ -72,7 +72,7 @@ impl fmt::Display for Cost {
 }
 
 /// Builds the host for that machine, and returns its path.
-fn host() -> String {
+pub(super) fn host() -> String {
     let mut build = Command::new(repository().join("scripts/arm64-build"));
     let built = finish_within(build.arg("ks-host"), Duration::from_secs(3600));
     assert_eq!(built.code, 0, "the host cannot be built for arm64: {}", built.stderr);
