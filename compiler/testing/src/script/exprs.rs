@@ -21,6 +21,7 @@ const PRODUCTIONS: &[(usize, &str, Production)] = &[
     (3, "logic", logic),
     (2, "not", not),
     (2, "presence", presence),
+    (1, "presence of an inner map", state::inner_map),
     (2, "letter of a string", letter),
     (2, "call of a helper", calls::call),
     (1, "match with a value", selection),

@@ -43,6 +43,9 @@ pub fn script(seed: u64, halves: Halves) -> Node {
         if generator.rng.one_in(3) {
             items.push(generator.object_map());
         }
+        if generator.rng.one_in(3) {
+            items.push(generator.map_of_maps());
+        }
         if generator.rng.one_in(2) {
             items.extend(generator.storage());
         }
@@ -118,7 +121,7 @@ impl Gen {
         let size = 1 + self.rng.below(64) as u32;
         let name = self.name("m");
         let text = format!("var {name}: {kind}<{}, {}>({size})", key.name(), value.name());
-        self.maps.push(Map { name, kind, key: Key::Value(key), value, size });
+        self.maps.push(Map { name, kind, key: Key::Value(key), value, size, outer: None });
         Node::stmt(&text, Vec::new()).of(kind)
     }
 

@@ -18,7 +18,7 @@ pub fn locked(generator: &mut Gen) -> Option<Node> {
     }
     let fits = |map: &usize| {
         let map = &generator.maps[*map];
-        matches!(map.kind, "hash" | "array") && matches!(map.key, Key::Value(_))
+        matches!(map.kind, "hash" | "array") && matches!(map.key, Key::Value(_)) && map.outer.is_none()
     };
     let maps: Vec<usize> = (0..generator.maps.len()).filter(fits).collect();
     let maps: Vec<(usize, Vec<Part>)> = maps.into_iter().map(|map| (map, parts(generator, map))).collect();

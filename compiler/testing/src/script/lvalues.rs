@@ -1,7 +1,7 @@
 //! Lvalues of a script: variables and map elements, and parts of them.
 
 use super::exprs::MAX_DEPTH;
-use super::scope::{Gen, Key};
+use super::scope::{Gen, Key, Map};
 use super::tree::Node;
 use super::types::{Ty, U32, U64};
 
@@ -17,6 +17,8 @@ enum Index {
     Element(u32),
     /// A key of the map with this number.
     Key(usize),
+    /// A key of the map of maps with this number, which names one of its inner maps.
+    OuterKey(usize),
 }
 
 /// The use of an lvalue.
@@ -65,12 +67,17 @@ impl Gen {
         let path = paths.swap_remove(self.rng.below(paths.len()));
         let mut children = Vec::new();
         for index in path.indices {
-            children.push(match index {
-                Index::Element(len) => self.index(len),
-                Index::Key(map) => self.key(map),
-            });
+            children.push(self.index_of(index));
         }
         Some(Node::expr(ty, &path.template, children))
+    }
+
+    fn index_of(&mut self, index: Index) -> Node {
+        match index {
+            Index::Element(len) => self.index(len),
+            Index::Key(map) => self.key(map),
+            Index::OuterKey(map) => self.outer_key(map),
+        }
     }
 
     fn can_name_entries(&self, map: usize) -> bool {
@@ -78,7 +85,12 @@ impl Gen {
     }
 
     fn map_path(&self, map: usize) -> Path {
-        Path { template: format!("{}[$]", self.maps[map].name), indices: vec![Index::Key(map)] }
+        let Map { name, outer, .. } = &self.maps[map];
+        if outer.is_some() {
+            let indices = vec![Index::OuterKey(map), Index::Key(map)];
+            return Path { template: format!("{name}[$][$]"), indices };
+        }
+        Path { template: format!("{name}[$]"), indices: vec![Index::Key(map)] }
     }
 
     fn paths(&self, ty: &Ty, access: Access) -> Vec<Path> {
@@ -152,20 +164,34 @@ impl Gen {
         Node::constant(&Ty::Int(U32), self.rng.below(len as usize).to_string())
     }
 
-    /// Generates a key of a map.
+    /// Generates an entry of a map: a text with a `$` for each key, and the keys.
+    pub fn entry(&mut self, map: usize) -> (String, Vec<Node>) {
+        let Path { template, indices } = self.map_path(map);
+        (template, indices.into_iter().map(|index| self.index_of(index)).collect())
+    }
+
+    /// Generates a key of a map; of a map of maps one of an inner map.
     pub fn key(&mut self, map: usize) -> Node {
-        let key = match &self.maps[map].key {
-            Key::Value(key) => key.clone(),
-            Key::Object(object) => return Node::constant(&Ty::Int(U64), (*object).into()),
-        };
-        if self.maps[map].is_array() {
-            let size = self.maps[map].size;
-            let key = self.fitting(&key);
-            if key.is_constant() {
-                return Node::constant(&Ty::Int(U32), self.rng.below(size as usize).to_string());
-            }
-            return key;
+        match &self.maps[map].key {
+            Key::Value(key) => self.key_of(&key.clone(), self.maps[map].elements()),
+            Key::Object(object) => Node::constant(&Ty::Int(U64), (*object).into()),
         }
-        self.fitting(&key)
+    }
+
+    /// Generates a key that names an inner map.
+    pub fn outer_key(&mut self, map: usize) -> Node {
+        let outer = self.maps[map].outer.clone().expect("a map of maps");
+        self.key_of(&outer.key, (outer.kind == "array").then_some(outer.size))
+    }
+
+    /// Generates a key of this type; of an array of so many elements a constant key is within bounds.
+    fn key_of(&mut self, ty: &Ty, elements: Option<u32>) -> Node {
+        let key = self.fitting(ty);
+        match elements {
+            Some(elements) if key.is_constant() => {
+                Node::constant(&Ty::Int(U32), self.rng.below(elements as usize).to_string())
+            }
+            _ => key,
+        }
     }
 }

@@ -15,8 +15,17 @@ pub struct Reached {
 }
 
 /// Items that are constructs, in addition to the types of maps.
-const ITEMS: &[&str] =
-    &["task_storage", "sk_storage", "queue", "stack", "bloom", "map that owns objects", "ringbuf", "config"];
+const ITEMS: &[&str] = &[
+    "task_storage",
+    "sk_storage",
+    "queue",
+    "stack",
+    "bloom",
+    "map that owns objects",
+    "map of maps",
+    "ringbuf",
+    "config",
+];
 
 /// Returns all program types, each once.
 fn kinds() -> Vec<&'static str> {

@@ -38,6 +38,16 @@ pub struct Map {
     pub key: Key,
     pub value: Ty,
     pub size: u32,
+    /// The map whose values are maps like this one; none for a map of the script's own.
+    pub outer: Option<OuterMap>,
+}
+
+/// A map whose values are maps.
+#[derive(Clone)]
+pub struct OuterMap {
+    pub kind: &'static str,
+    pub key: Ty,
+    pub size: u32,
 }
 
 /// The type of a map's keys.
@@ -48,6 +58,11 @@ pub enum Key {
 }
 
 impl Map {
+    /// Returns the number of elements if it is an array.
+    pub fn elements(&self) -> Option<u32> {
+        self.is_array().then_some(self.size)
+    }
+
     pub fn is_array(&self) -> bool {
         self.kind.ends_with("array")
     }

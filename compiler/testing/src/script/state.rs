@@ -1,9 +1,9 @@
 //! Productions of state other than maps of values: deleted entries, queues, stacks, filters, objects and the
 //! maps that own them, open records.
 
-use super::scope::{Gen, Key, Map, ObjectMap, Queue, Var};
+use super::scope::{Gen, Key, Map, ObjectMap, OuterMap, Queue, Var};
 use super::tree::Node;
-use super::types::Ty;
+use super::types::{Ty, U32};
 
 impl Gen {
     /// Generates a queue, a stack or a bloom filter.
@@ -25,8 +25,23 @@ impl Gen {
         let value = self.any_type();
         let name = self.name("l");
         let text = format!("var {name}: {kind}<{}>", value.name());
-        self.maps.push(Map { name, kind, key: Key::Object(object), value, size: 0 });
+        self.maps.push(Map { name, kind, key: Key::Object(object), value, size: 0, outer: None });
         Some(Node::stmt(&text, Vec::new()).of(kind))
+    }
+
+    /// Generates a map whose values are maps.
+    pub fn map_of_maps(&mut self) -> Node {
+        let (outer, kind) =
+            (*self.rng.pick(&["hash", "array"]), *self.rng.pick(&["hash", "array", "lru_hash"]));
+        let mut key = |kind| if kind == "array" { Ty::Int(U32) } else { self.scalar_type() };
+        let (outer_key, key) = (key(outer), key(kind));
+        let outer = OuterMap { kind: outer, key: outer_key, size: 1 + self.rng.below(8) as u32 };
+        let (value, size) = (self.any_type(), 1 + self.rng.below(64) as u32);
+        let name = self.name("m");
+        let inner = format!("{kind}<{}, {}>({size})", key.name(), value.name());
+        let text = format!("var {name}: {}<{}, {inner}>({})", outer.kind, outer.key.name(), outer.size);
+        self.maps.push(Map { name, kind, key: Key::Value(key), value, size, outer: Some(outer) });
+        Node::stmt(&text, Vec::new()).of("map of maps")
     }
 
     /// Generates a map of pointers.
@@ -38,6 +53,19 @@ impl Gen {
         self.object_maps.push(ObjectMap { name, key, value });
         Node::stmt(&text, Vec::new()).of("map that owns objects")
     }
+}
+
+/// Generates `m[k] == null` for a map of maps.
+pub fn inner_map(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let maps = (0..generator.maps.len()).filter(|map| generator.maps[*map].outer.is_some());
+    let maps: Vec<usize> = maps.collect();
+    if *ty != Ty::Bool || maps.is_empty() {
+        return None;
+    }
+    let map = *generator.rng.pick(&maps);
+    let key = generator.outer_key(map);
+    let op = *generator.rng.pick(&["==", "!="]);
+    Some(Node::expr(ty, &format!("({}[$] {op} null)", generator.maps[map].name), vec![key]))
 }
 
 /// Generates `delete m[k]`.
@@ -52,8 +80,8 @@ pub fn removed(generator: &mut Gen) -> Option<Node> {
         return None;
     }
     let map = *generator.rng.pick(&maps);
-    let key = generator.key(map);
-    Some(Node::stmt(&format!("delete {}[$]", generator.maps[map].name), vec![key]))
+    let (template, keys) = generator.entry(map);
+    Some(Node::stmt(&format!("delete {template}"), keys))
 }
 
 /// Generates `q.push(e)`, `b.add(e)`.

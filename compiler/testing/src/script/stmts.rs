@@ -285,7 +285,8 @@ fn for_map(generator: &mut Gen) -> Option<Node> {
         return None;
     }
     let map = &generator.maps[generator.rng.below(generator.maps.len())];
-    let Key::Value(key) = &map.key else { return None };
+    // Programs cannot go through inner maps.
+    let (Key::Value(key), None) = (&map.key, &map.outer) else { return None };
     let (map, key, value) = (map.name.clone(), key.clone(), map.value.clone());
     if !generator.claim(&key) || !generator.claim(&value) {
         return None;
