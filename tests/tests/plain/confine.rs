@@ -208,7 +208,10 @@ fn descriptors_and_sockets_reach_nobody() {
             let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
             call(libc::SYS_socket, [libc::AF_NETLINK as usize, kind as usize, protocol as usize])
         };
-        let routes = netlink(libc::NETLINK_ROUTE).expect("interfaces are asked about") as usize;
+        let socket = netlink(libc::NETLINK_ROUTE).expect("interfaces are asked about") as usize;
+        // A number that no other test's descriptor had when the outputs were listed.
+        let high = [socket, libc::F_DUPFD_CLOEXEC as usize, 900];
+        let routes = call(libc::SYS_fcntl, high).expect("a copy") as usize;
         assert_eq!(netlink(libc::NETLINK_NETFILTER), Err(Errno::EPERM));
         for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_PACKET] {
             let asked = [family as usize, libc::SOCK_DGRAM as usize, 0];
@@ -220,7 +223,7 @@ fn descriptors_and_sockets_reach_nobody() {
         assert_eq!(call(libc::SYS_write, [routes, 0, 0]), Err(Errno::EPERM));
         let flags = libc::CLONE_THREAD | libc::CLONE_NEWNS;
         assert_eq!(call(libc::SYS_clone, [flags as usize, 0]), Err(Errno::EPERM));
-        for descriptor in [copy, routes] {
+        for descriptor in [copy, socket, routes] {
             assert_eq!(call(libc::SYS_close, [descriptor]), Ok(0));
         }
     });
