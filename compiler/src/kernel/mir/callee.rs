@@ -206,6 +206,25 @@ impl Helper {
         )
     }
 
+    /// Whether the helper reads the memory that an argument points to, and no more.
+    pub fn only_reads(self, argument: usize) -> bool {
+        match self {
+            Helper::MapLookup | Helper::MapDelete | Helper::MapPush => argument == 1,
+            Helper::MapUpdate => matches!(argument, 1 | 2),
+            _ => false,
+        }
+    }
+
+    /// The argument with memory that the helper writes and does not read, and the one with the number of its bytes:
+    /// all of them are written, whatever the result is.
+    pub fn fills(self) -> Option<(usize, usize)> {
+        match self {
+            Helper::GetCurrentComm | Helper::ProbeReadKernel | Helper::ProbeReadUser => Some((0, 1)),
+            Helper::ReadEvent | Helper::SkbLoadBytes => Some((2, 3)),
+            _ => None,
+        }
+    }
+
     /// Whether the helper calls a function of the object, with a pointer to the stack.
     pub fn calls_back(self) -> bool {
         matches!(self, Helper::Loop | Helper::ForEachMapElem)

@@ -20,7 +20,7 @@ use crate::index::{Id, IndexVec, Lists};
 use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::ssa_repair;
 use crate::kernel::mir::{
-    BinaryOp, Block, BlockData, Inst, MirFunction, Op, Origin, Target, Terminator, Type, Value,
+    BinaryOp, Block, BlockData, Condition, Inst, MirFunction, Op, Origin, Target, Terminator, Type, Value,
 };
 
 /// The limit of blocks that one run of the pass bypasses; further ones wait for the next run, after other
@@ -190,6 +190,8 @@ impl Threader<'_> {
                 },
                 Op::Compare(condition, a, b) => match (constant(a), constant(b)) {
                     (Some(left), Some(right)) => Some(u64::from(holds(*condition, width(a), left, right))),
+                    (Some(0), None) => beside_zero(*condition),
+                    (None, Some(0)) => beside_zero(condition.swapped()),
                     _ => None,
                 },
                 Op::Narrow { value, bits, signed } => {
@@ -234,13 +236,23 @@ impl Threader<'_> {
     }
 }
 
+/// The value of a comparison of zero with any number, if all numbers give the same.
+fn beside_zero(condition: Condition) -> Option<u64> {
+    match condition {
+        Condition::Gt => Some(0),
+        Condition::Le => Some(1),
+        _ => None,
+    }
+}
+
 /// Whether a block only computes a condition.
 fn only_asks(data: &BlockData) -> bool {
     let is_question = |inst: &Inst| {
         let is_bits = matches!(inst.op, Op::Binary(BinaryOp::And | BinaryOp::Or | BinaryOp::Xor, ..));
         let is_width = matches!(inst.op, Op::Narrow { .. } | Op::ZeroExtend(_) | Op::Truncate(_));
         let is_form = is_width || matches!(inst.op, Op::SwapBytes { .. });
-        is_bits || is_form || matches!(inst.op, Op::Compare(..) | Op::IsNull(_))
+        let is_test = matches!(inst.op, Op::Compare(..) | Op::IsNull(_));
+        is_bits || is_form || is_test || matches!(inst.op, Op::Load { .. })
     };
     data.insts.len() <= MAX_INSTS && data.insts.iter().all(is_question)
 }

@@ -5,6 +5,7 @@ mod alias_analysis;
 mod bounds;
 mod changes;
 mod const_fold;
+mod copy_elision;
 mod dce;
 mod dead_stores;
 mod gvn;
@@ -23,6 +24,7 @@ mod pack;
 mod packet_generations;
 mod phi_cycles;
 mod reassociate;
+mod record_stores;
 mod redundant_params;
 pub(super) mod region;
 pub(super) mod rewrite;
@@ -82,6 +84,8 @@ const PASSES: &[Pass] = &[
     pass("load_forwarding", load_forwarding::run, OF_MEMORY),
     pass("dead_stores", dead_stores::run, OF_MEMORY),
     pass("mem2reg", mem2reg::run, OF_MEMORY),
+    pass("copy_elision", copy_elision::run, OF_MEMORY),
+    pass("record_stores", record_stores::run, OF_MEMORY),
     pass("jump_threading", jump_threading::run, OF_BLOCKS),
     pass("simplify_cfg", simplify_cfg::run, OF_BLOCKS),
     pass("tail_merge", tail_merge::run, OF_BLOCKS),

@@ -136,7 +136,7 @@ fn reader(id: FuncId, span: Span) -> MirFunction {
     });
     let words = builder.function_param("__words", Type::Ptr(Origin::Global));
     let is_process = builder.function_param("__is_process", Type::I32);
-    let mut reader = Reader { words, read: builder.slot(8), builder };
+    let mut reader = Reader { words, to: builder.slot(8), builder };
     let number = reader.number(is_process);
     let number = reader.builder.value(Type::I32, Op::Truncate(number));
     reader.builder.ret(number);
@@ -148,7 +148,7 @@ struct Reader {
     builder: Builder,
     words: Value,
     /// Receives what is read.
-    read: Slot,
+    to: Slot,
 }
 
 impl Reader {
@@ -156,20 +156,25 @@ impl Reader {
         self.builder.value(Type::I64, word(self.words, wanted))
     }
 
-    /// The 8 bytes of a member.
+    /// A member of 64 bits.
     fn member(&mut self, base: Value, member: Word) -> Value {
-        let offset = self.word(member);
-        let address = self.builder.binary(BinaryOp::Add, base, offset);
-        let to = self.builder.value(Type::Ptr(Origin::Stack), Op::StackAddr { slot: self.read, offset: 0 });
-        let bytes = self.builder.constant(Type::I64, 8);
-        self.builder.call(Type::I64, Callee::Helper(Helper::ProbeReadKernel), vec![to, bytes, address]);
-        self.builder.value(Type::I64, Op::Load { size: Size::DW, base: to, offset: 0 })
+        self.read(base, member, Size::DW)
     }
 
-    /// A member of 32 bits.
+    /// A member of 32 bits, as 64.
     fn half(&mut self, base: Value, member: Word) -> Value {
-        let both = self.member(base, member);
-        self.builder.binary_const(BinaryOp::And, both, u64::from(u32::MAX))
+        let number = self.read(base, member, Size::W);
+        self.builder.value(Type::I64, Op::ZeroExtend(number))
+    }
+
+    fn read(&mut self, base: Value, member: Word, size: Size) -> Value {
+        let offset = self.word(member);
+        let address = self.builder.binary(BinaryOp::Add, base, offset);
+        let to = self.builder.value(Type::Ptr(Origin::Stack), Op::StackAddr { slot: self.to, offset: 0 });
+        let bytes = self.builder.constant(Type::I64, size.bytes().into());
+        self.builder.call(Type::I64, Callee::Helper(Helper::ProbeReadKernel), vec![to, bytes, address]);
+        let ty = if size == Size::DW { Type::I64 } else { Type::I32 };
+        self.builder.value(ty, Op::Load { size, base: to, offset: 0 })
     }
 
     fn number(&mut self, is_process: Value) -> Value {
