@@ -19,22 +19,26 @@ use crate::kernel::mir::{Block, Callee, Inst, MirFunction, Op, Origin, Size, Slo
 
 /// Runs copy elision on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
-    let calls_helper = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Helper(_), .. });
-    let blocks = flow.order.iter().copied();
-    let blocks: Vec<Block> =
-        blocks.filter(|block| function.blocks[*block].insts.iter().any(calls_helper)).collect();
-    if function.slot_bytes == 0 || blocks.is_empty() {
+    let ops = |block: Block| function.blocks[block].insts.iter().map(|inst| &inst.op);
+    let with = |wanted: fn(&Op) -> bool| -> Vec<Block> {
+        flow.order.iter().copied().filter(|block| ops(*block).any(wanted)).collect()
+    };
+    let (reading, filling) = (with(reads_arguments), with(|op| filled(op).is_some()));
+    if function.slot_bytes == 0 {
         return Changes::NONE;
     }
-    let copies = Copies::new(function, &flow.order);
-    let originals: Vec<_> = blocks.iter().flat_map(|block| copies.originals(*block)).collect();
-    let mut changed = !originals.is_empty();
-    originals.into_iter().for_each(|original| read_original(function, original));
-    loop {
+    let mut changed = false;
+    if !reading.is_empty() {
+        let copies = Copies::new(function, &flow.order);
+        let originals: Vec<_> = reading.iter().flat_map(|block| copies.originals(*block)).collect();
+        changed |= !originals.is_empty();
+        originals.into_iter().for_each(|original| read_originals(function, original));
+    }
+    while !filling.is_empty() {
         // One for each block: the next is found in what is left.
         let copies = Copies::new(function, &flow.order);
         let destinations: Vec<Destination> =
-            blocks.iter().filter_map(|block| copies.destination(*block)).collect();
+            filling.iter().filter_map(|block| copies.destination(*block)).collect();
         if destinations.is_empty() {
             break;
         }
@@ -44,26 +48,34 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     (Changes::VALUES | Changes::MEMORY | Changes::GONE).when(changed)
 }
 
-/// A slot, with an offset, that an argument of a call is a copy of.
-struct Original {
+/// What the arguments of a call are copies of.
+struct Originals {
     block: Block,
-    /// Where the call stands, and which argument is the copy.
+    /// Where the call stands.
     call: usize,
-    argument: usize,
-    slot: Slot,
-    offset: u32,
+    /// The arguments that are copies, each with a slot and the offset in it.
+    arguments: Vec<(usize, Slot, u32)>,
 }
 
-/// Gives a call the memory that an argument is a copy of.
-fn read_original(function: &mut MirFunction, original: Original) {
-    let Original { block, call, argument, slot, offset } = original;
-    let address = function.values.push(Type::Ptr(Origin::Stack));
+/// Makes a call read the slots that its arguments are copies of.
+fn read_originals(function: &mut MirFunction, originals: Originals) {
+    let Originals { block, call, arguments } = originals;
     let insts = &mut function.blocks[block].insts;
     let span = insts[call].span;
+    let mut before = Vec::new();
     if let Op::Call { args, .. } = &mut insts[call].op {
-        args[argument] = address;
+        for (argument, slot, offset) in arguments {
+            args[argument] = function.values.push(Type::Ptr(Origin::Stack));
+            before.push(Inst { result: Some(args[argument]), op: Op::StackAddr { slot, offset }, span });
+        }
     }
-    insts.insert(call, Inst { result: Some(address), op: Op::StackAddr { slot, offset }, span });
+    insts.splice(call..call, before);
+}
+
+/// Whether a helper reads memory that an argument points to, and no more.
+fn reads_arguments(op: &Op) -> bool {
+    let Op::Call { callee: Callee::Helper(helper), args } = op else { return false };
+    (0..args.len()).any(|argument| helper.only_reads(argument))
 }
 
 /// Memory that a call may fill directly.
@@ -156,15 +168,19 @@ impl<'a> Copies<'a> {
         Insts { block, insts, positions: results.collect() }
     }
 
-    /// The originals for the calls of a block, the last first.
-    fn originals(&self, block: Block) -> Vec<Original> {
+    /// The originals for the calls of a block, the last call first, so that positions stay valid.
+    fn originals(&self, block: Block) -> Vec<Originals> {
         let insts = self.insts(block);
         let mut found = Vec::new();
         for (call, inst) in insts.insts.iter().enumerate().rev() {
             let Op::Call { callee: Callee::Helper(helper), args } = &inst.op else { continue };
-            for (argument, arg) in args.iter().enumerate().filter(|(number, _)| helper.only_reads(*number)) {
-                let original = self.original(&insts, call, *arg);
-                found.extend(original.map(|(slot, offset)| Original { block, call, argument, slot, offset }));
+            let read = args.iter().enumerate().filter(|(number, _)| helper.only_reads(*number));
+            let original = |(number, arg): (usize, &Value)| {
+                self.original(&insts, call, *arg).map(|(slot, offset)| (number, slot, offset))
+            };
+            let arguments: Vec<_> = read.filter_map(original).collect();
+            if !arguments.is_empty() {
+                found.push(Originals { block, call, arguments });
             }
         }
         found
