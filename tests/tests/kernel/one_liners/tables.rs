@@ -87,7 +87,8 @@ fn root_what_is_taken_adds_up() {
     let words: Vec<u64> =
         outcome.stdout.split_whitespace().map(|word| word.parse().expect("a number")).collect();
     assert_eq!(words[..2], [2 * u64::from(each), 2 * u64::from(each)], "{outcome:#?}");
-    assert!(words[2] > 10, "{outcome:#?}");
+    // Two are at the end.
+    assert!(words[2] > 2, "{outcome:#?}");
     assert!(!outcome.stderr.contains("lost"), "{outcome:#?}");
 }
 

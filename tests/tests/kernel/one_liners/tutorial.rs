@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::tools::RunningTool;
 use crate::tools::Workload;
-use crate::tools::beside_bpftrace::Bpftrace;
+use crate::tools::beside_bpftrace::{Bpftrace, on_one_cpu};
 
 /// A one-liner of bpftrace, and its equal in the line after it.
 #[derive(Debug)]
@@ -72,12 +72,12 @@ struct Printed {
 }
 
 /// Runs a workload that both one-liners observe, ours with more options.
-fn beside(theirs: &str, ours: &str, options: &[&str], workload: impl FnOnce()) -> Printed {
+fn beside(theirs: &str, ours: &str, options: &[&str], workload: impl FnOnce() + Send) -> Printed {
     let theirs = Bpftrace::of(theirs, "json");
     let ours = RunningTool::of(
         command("ks-host").args(["--json", "--timeout", "60"]).args(options).args(["-e", ours]),
     );
-    workload();
+    on_one_cpu(workload);
     let (ours, theirs) = (ours.end(), theirs.end());
     let lines = |text: &str| {
         let lines = text.lines().filter(|line| line.starts_with('{'));

@@ -80,9 +80,13 @@ impl Loaded {
         Ok(state)
     }
 
-    /// Returns all entries, for arrays only the non-zero ones.
+    /// Returns all entries, for arrays only the non-zero ones. Maps of maps have none: programs cannot fill them, and
+    /// nothing else does here.
     fn entries(&self, map: &Map<'_>) -> Result<MapEntries, libbpf_rs::Error> {
         let kind = map.map_type();
+        if matches!(kind, MapType::ArrayOfMaps | MapType::HashOfMaps) {
+            return Ok(MapEntries::new());
+        }
         if matches!(kind, MapType::PercpuArray | MapType::PercpuHash) {
             let values = map.keys().map(|key| {
                 let values = map.lookup_percpu(&key, MapFlags::ANY)?.expect("nobody else removes keys");

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use ks_tests::{Folder, Outcome, wait_until};
 use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -142,11 +143,27 @@ impl Printed {
     }
 }
 
+/// Runs a workload on one CPU: bpftrace reads a buffer of each CPU in turn, so that lines of two CPUs may come in another
+/// order than they were written in.
+pub(crate) fn on_one_cpu(workload: impl FnOnce() + Send) {
+    let pinned = || {
+        let this_thread = Pid::from_raw(0);
+        let allowed = sched_getaffinity(this_thread).expect("a thread has its CPUs");
+        let first = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+        let mut one = CpuSet::new();
+        one.set(first.expect("it runs on one")).expect("it is one of the set");
+        sched_setaffinity(this_thread, &one).expect("a thread may stay where it may be");
+        workload();
+    };
+    let ended = std::thread::scope(|scope| scope.spawn(pinned).join());
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
 /// Runs a workload that a tool and a bpftrace program observe.
-fn both(tool: &str, options: &[&str], program: &str, workload: impl FnOnce()) -> (Outcome, Printed) {
+fn both(tool: &str, options: &[&str], program: &str, workload: impl FnOnce() + Send) -> (Outcome, Printed) {
     let theirs = Bpftrace::begin(program);
     let ours = RunningTool::begin(tool, options);
-    workload();
+    on_one_cpu(workload);
     let ours = ours.end();
     (ours, theirs.end())
 }
