@@ -72,11 +72,16 @@ pub struct Environment {
 impl Environment {
     /// Creates the environment that a script declares.
     pub fn of(hir: &Hir, max_iterations: i32) -> Environment {
-        let map = |map: &ks_compiler::hir::Map| MapShape {
-            kind: map.kind,
-            key: if map.kind.is_array() { 4 } else { hir.types.size(map.key) as usize },
-            value: map.stored_value(&hir.types).bytes as usize,
-            entries: u64::from(map.max_entries),
+        // Programs only look into an outer map, and it is empty: its inner maps are userspace's.
+        let map = |map: &ks_compiler::hir::Map| {
+            let key = map.nested_keys(&hir.types).map_or(map.key, |(outer, _)| outer);
+            let (kind, entries) = map.outer.map_or((map.kind, map.max_entries), |outer| (outer.kind, 0));
+            MapShape {
+                kind,
+                key: if kind.is_array() { 4 } else { hir.types.size(key) as usize },
+                value: map.stored_value(&hir.types).bytes as usize,
+                entries: u64::from(entries),
+            }
         };
         let content = |global: &ks_compiler::hir::Global| {
             let mut bytes = global.init.clone();
