@@ -1,8 +1,18 @@
 //! Alias analysis: the memory that accesses and calls may touch.
+//!
+//! A parameter of a block that is given pointers to known locations of the frame, or pointers that cannot point there, is such a
+//! location itself: one of those ([`AliasAnalysis::merged`]). Every other use of a pointer but an access lets it escape.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
 
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Callee, Helper, MirFunction, Op, Origin, Slot, Type, Value};
+use crate::kernel::mir::{
+    Block, Callee, Helper, MirFunction, Op, Origin, Slot, Target, Terminator, Type, Value,
+};
 
 /// The root of a pointer: where it was derived from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,33 +41,94 @@ pub struct AliasAnalysis<'a> {
     ops: IndexVec<Value, Option<&'a Op>>,
     /// For each frame byte, whether a pointer to it escapes the analysis.
     escaped: Vec<bool>,
+    /// The parameters of blocks that can point to these locations of the frame only.
+    merged: BTreeMap<Value, Pointees>,
 }
+
+/// Locations in the frame that a pointer may point to, each a slot with an offset.
+type Pointees = SmallVec<[(Slot, u32); 2]>;
 
 impl<'a> AliasAnalysis<'a> {
     pub fn new(function: &'a MirFunction, order: &[Block]) -> AliasAnalysis<'a> {
         let escaped = vec![false; function.slot_bytes as usize];
-        let mut aliases = AliasAnalysis { function, ops: function.definitions(), escaped };
+        let ops = function.definitions();
+        let mut aliases = AliasAnalysis { function, ops, escaped, merged: BTreeMap::new() };
+        aliases.merged = aliases.merge(order);
         for block in order.iter().map(|block| &function.blocks[*block]) {
             for inst in &block.insts {
                 each_escaping(&inst.op, |value| aliases.escape(value));
             }
-            block.term.each_operand(|value| aliases.escape(value));
+            for (param, value) in given(function, &block.term) {
+                if !aliases.merged.contains_key(&param) {
+                    aliases.escape(value);
+                }
+            }
+            if let Terminator::Return(value) = block.term {
+                aliases.escape(value);
+            }
         }
         aliases
     }
 
+    /// Finds the parameters of blocks that can point to known locations of the frame only.
+    fn merge(&self, order: &[Block]) -> BTreeMap<Value, Pointees> {
+        let terms = order.iter().map(|block| &self.function.blocks[*block].term);
+        let edges: Vec<(Value, Value)> = terms
+            .flat_map(|term| given(self.function, term))
+            .filter(|(param, _)| self.may_lead_to_frame(*param))
+            .collect();
+        let mut merged: BTreeMap<Value, Pointees> =
+            edges.iter().map(|(param, _)| (*param, Pointees::new())).collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (param, value) in &edges {
+                let Some(known) = merged.get(param) else { continue };
+                let new = match self.ops[*value] {
+                    Some(Op::StackAddr { slot, offset }) => Some(smallvec![(*slot, *offset)]),
+                    _ if !self.may_lead_to_frame(*value) => Some(Pointees::new()),
+                    Some(_) => None,
+                    None => merged.get(value).cloned(),
+                };
+                let Some(new) = new else {
+                    merged.remove(param);
+                    changed = true;
+                    continue;
+                };
+                let mut all = known.clone();
+                all.extend(new.into_iter().filter(|pointee| !known.contains(pointee)));
+                changed |= all.len() > known.len();
+                merged.insert(*param, all);
+            }
+        }
+        merged
+    }
+
     fn escape(&mut self, value: Value) {
-        if let Some(slot) = self.slot_of(value) {
+        let root = self.root_of(value);
+        let slots: SmallVec<[Slot; 2]> = match (self.ops[root], self.merged.get(&root)) {
+            (Some(Op::StackAddr { slot, .. }), _) => smallvec![*slot],
+            (_, Some(pointees)) => pointees.iter().map(|(slot, _)| *slot).collect(),
+            _ => return,
+        };
+        for slot in slots {
             let (start, end) = self.extent(slot);
             self.escaped[start as usize..end as usize].fill(true);
         }
     }
 
+    /// The pointer that a pointer was derived from.
+    fn root_of(&self, value: Value) -> Value {
+        match self.ops[value] {
+            Some(Op::PtrAdd(base, _)) => self.root_of(*base),
+            _ => value,
+        }
+    }
+
     /// The slot that a pointer was derived from.
     fn slot_of(&self, value: Value) -> Option<Slot> {
-        match self.ops[value]? {
+        match self.ops[self.root_of(value)]? {
             Op::StackAddr { slot, .. } => Some(*slot),
-            Op::PtrAdd(base, _) => self.slot_of(*base),
             _ => None,
         }
     }
@@ -127,8 +198,8 @@ impl<'a> AliasAnalysis<'a> {
         match (a.root, b.root) {
             (Root::Pointer(x), Root::Pointer(y)) if x != y => self.may_meet(x, y),
             (Root::Pointer(pointer), other) | (other, Root::Pointer(pointer)) if a.root != b.root => {
-                let location = if other == a.root { a } else { b };
-                self.may_lead_to(pointer, location)
+                let (access, location) = if other == a.root { (b, a) } else { (a, b) };
+                self.may_lead_to(pointer, access, location)
             }
             (x, y) => x == y && a.start < b.end && b.start < a.end,
         }
@@ -142,12 +213,29 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    fn may_lead_to(&self, pointer: Value, location: MemoryLocation) -> bool {
+    /// Whether an access by a pointer of unknown root may meet a location with another root.
+    fn may_lead_to(&self, pointer: Value, access: MemoryLocation, location: MemoryLocation) -> bool {
         match (self.origin(pointer), location.root) {
-            (_, Root::Frame) => self.may_lead_to_frame(pointer) && self.is_escaped(location),
+            (_, Root::Frame) => match self.frame(access) {
+                Some(mut pointees) => {
+                    pointees.any(|pointee| pointee.start < location.end && location.start < pointee.end)
+                }
+                None => self.may_lead_to_frame(pointer) && self.is_escaped(location),
+            },
             (Some(Origin::Global | Origin::Memory), Root::Global(_)) => true,
             _ => false,
         }
+    }
+
+    /// The bytes of the frame that an access by a pointer may touch, if it points to known locations only.
+    pub fn frame(&self, access: MemoryLocation) -> Option<impl Iterator<Item = Range<i64>> + '_> {
+        let Root::Pointer(pointer) = access.root else { return None };
+        let pointees = self.merged.get(&pointer)?.iter();
+        Some(pointees.map(move |(slot, offset)| {
+            let (start, end) = self.extent(*slot);
+            let at = start + i64::from(*offset);
+            if access.exact { at + access.start..at + access.end } else { start..end }
+        }))
     }
 
     /// Whether a pointer of unknown root may point to frame bytes in [`AliasAnalysis::escaped`].
@@ -184,6 +272,15 @@ impl<'a> AliasAnalysis<'a> {
     pub fn escaped(&self) -> &[bool] {
         &self.escaped
     }
+}
+
+/// The parameters of the next blocks, each with what it is given.
+fn given(function: &MirFunction, term: &Terminator) -> SmallVec<[(Value, Value); 4]> {
+    let pairs = |target: &Target| {
+        let params = function.blocks[target.block].params.iter().copied();
+        params.zip(target.args.iter().copied()).collect::<SmallVec<[_; 4]>>()
+    };
+    term.targets().into_iter().flat_map(pairs).collect()
 }
 
 /// Whether the call runs code of the object.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::alias_analysis::{AliasAnalysis, MemoryLocation, Root};
 use super::changes::Changes;
@@ -181,21 +181,21 @@ impl Effects<'_> {
             Op::Store { size, base, offset, .. } => {
                 let location = self.aliases.access(*base, *offset, size.bytes().into());
                 if location.root == Root::Frame && location.exact {
-                    let range = self.range(location);
+                    let range = self.range(location.start..location.end);
                     self.found.push((at, Effect::Sets(range)));
                 }
             }
             Op::Load { size, base, offset } | Op::AtomicAdd { size, base, offset, .. } => {
                 let location = self.aliases.access(*base, *offset, size.bytes().into());
-                self.found.extend(self.read(location).map(|effect| (at, effect)));
+                self.found.extend(self.read(location).into_iter().map(|effect| (at, effect)));
             }
             Op::AtomicExchange { base, offset, .. } => {
                 let location = self.aliases.access(*base, *offset, Size::DW.bytes().into());
-                self.found.extend(self.read(location).map(|effect| (at, effect)));
+                self.found.extend(self.read(location).into_iter().map(|effect| (at, effect)));
             }
             Op::Call { args, .. } => {
                 self.found.push((at, Effect::ReadsEscaped));
-                let read = self.aliases.arguments(args).filter_map(|location| self.read(location));
+                let read = self.aliases.arguments(args).flat_map(|location| self.read(location));
                 let read: SmallVec<[Effect; 5]> = read.collect();
                 self.found.extend(read.into_iter().map(|effect| (at, effect)));
             }
@@ -203,16 +203,22 @@ impl Effects<'_> {
         }
     }
 
-    fn read(&self, location: MemoryLocation) -> Option<Effect> {
+    /// The effects of a read.
+    fn read(&self, location: MemoryLocation) -> SmallVec<[Effect; 2]> {
+        let reads = |bytes: Range<i64>| Effect::Reads(self.range(bytes));
         match location.root {
-            Root::Frame => Some(Effect::Reads(self.range(location))),
-            Root::Global(_) => None,
-            Root::Pointer(pointer) => self.aliases.may_lead_to_frame(pointer).then_some(Effect::ReadsEscaped),
+            Root::Frame => smallvec![reads(location.start..location.end)],
+            Root::Global(_) => SmallVec::new(),
+            Root::Pointer(pointer) => match self.aliases.frame(location) {
+                Some(pointees) => pointees.map(reads).collect(),
+                None if self.aliases.may_lead_to_frame(pointer) => smallvec![Effect::ReadsEscaped],
+                None => SmallVec::new(),
+            },
         }
     }
 
-    fn range(&self, location: MemoryLocation) -> Range<usize> {
-        let start = usize::try_from(location.start).unwrap_or(0).min(self.bytes);
-        start..usize::try_from(location.end).unwrap_or(0).clamp(start, self.bytes)
+    fn range(&self, bytes: Range<i64>) -> Range<usize> {
+        let start = usize::try_from(bytes.start).unwrap_or(0).min(self.bytes);
+        start..usize::try_from(bytes.end).unwrap_or(0).clamp(start, self.bytes)
     }
 }

@@ -1,7 +1,7 @@
 //! Optimisation passes on MIR, which keep the meaning of a program; one file each.
 
 mod address_folding;
-mod alias_analysis;
+pub mod alias_analysis;
 mod bounds;
 mod changes;
 mod const_fold;

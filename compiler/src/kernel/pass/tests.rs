@@ -399,6 +399,49 @@ fn an_address_that_leads_elsewhere_may_change_what_was_stored() {
     assert_eq!(count(&optimised(b.finish()), |op| matches!(op, Op::Load { .. })), 1);
 }
 
+/// The number of stores that are left of three to a slot or a global variable, which one pointer points to. Its target is
+/// read at one offset; `also` has the pointer, too.
+fn merged_stores(also: impl FnOnce(&mut Builder, Value)) -> usize {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let (own, other, join) = (b.block(), b.block(), b.block());
+    let merged = b.param(join, Type::Ptr(Origin::Memory));
+    let is_five = b.compare_const(Condition::Eq, argument, 5);
+    b.branch(is_five, own, other);
+    b.switch_to_sealed(own);
+    let slot = b.slot(24);
+    let base = stack(&mut b, slot, 0);
+    for offset in [0, 8, 16] {
+        b.effect(Op::Store { size: Size::DW, base, offset, value: argument });
+    }
+    b.jump_with(join, base);
+    b.switch_to_sealed(other);
+    let variable = global(&mut b, 0);
+    b.jump_with(join, variable);
+    b.switch_to_sealed(join);
+    let time = b.call(Type::I64, Callee::Helper(Helper::KtimeGetNs), Vec::new());
+    also(&mut b, merged);
+    let read = b.value(Type::I64, Op::Load { size: Size::DW, base: merged, offset: 8 });
+    let sum = b.binary(BinaryOp::Add, read, time);
+    b.ret(sum);
+    count(&optimised(b.finish()), |op| matches!(op, Op::Store { .. }))
+}
+
+#[test]
+fn stores_that_no_merged_pointer_leads_to_are_gone() {
+    assert_eq!(merged_stores(|_, _| {}), 1);
+    let comm = |b: &mut Builder, pointer: Value| {
+        let bytes = b.constant(Type::I64, 16);
+        b.call(Type::I64, Callee::Helper(Helper::GetCurrentComm), vec![pointer, bytes]);
+    };
+    assert_eq!(merged_stores(comm), 3);
+    let elsewhere = |b: &mut Builder, pointer: Value| {
+        let variable = global(b, 8);
+        b.effect(Op::Store { size: Size::DW, base: variable, offset: 0, value: pointer });
+    };
+    assert_eq!(merged_stores(elsewhere), 4);
+}
+
 /// The number of lookups that are left of two with the same key and something between them.
 fn lookups(between: impl FnOnce(&mut Builder, Value, Value)) -> usize {
     let mut b = builder();

@@ -3,15 +3,17 @@
 //! The verifier follows a loop under an iterator until a state repeats at the call that asks for the next item.
 //! It compares all bytes of the frame then, those too that nobody reads any more: what the paths through the
 //! body leave there would distinguish all later iterations. Source: kernel/bpf/verifier.c, `is_state_visited`
-//! and `stacksafe`, 6.4 to 6.18. `emit::dead_slots` does the same for spilled registers.
+//! and `stacksafe`, 6.4 to 6.18. Words that nothing writes have nothing to clear. `emit::dead_slots` does the same for spilled registers.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::loops;
 use crate::kernel::mir::loop_iterators::LoopIterator;
-use crate::kernel::mir::{Block, MirFunction, Op, Origin, Slot, Type};
+use crate::kernel::mir::{Block, MirFunction, Op, Origin, Size, Slot, Type};
+use crate::kernel::pass::alias_analysis::{AliasAnalysis, MemoryLocation, Root};
 
 /// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut MirFunction) -> bool {
@@ -22,6 +24,7 @@ pub fn run(function: &mut MirFunction) -> bool {
     let order = function.reverse_postorder();
     let dominators = Dominators::of(&order, &function.predecessors(&order));
     let used = users(function, &order);
+    let written = written(function, &order);
     let mut changed = false;
     for one in loops(function) {
         let is_own = |users: &Vec<Block>| {
@@ -30,7 +33,7 @@ pub fn run(function: &mut MirFunction) -> bool {
         };
         let own = used.iter_enumerated().filter(|(slot, users)| !iterators.contains(slot) && is_own(users));
         let own: Vec<Slot> = own.map(|(slot, _)| slot).collect();
-        own.iter().for_each(|slot| clear(function, one.header, *slot));
+        own.iter().for_each(|slot| clear(function, one.header, *slot, &written));
         changed |= !own.is_empty();
     }
     changed
@@ -52,11 +55,48 @@ fn users(function: &MirFunction, order: &[Block]) -> IndexVec<Slot, Vec<Block>> 
     users
 }
 
-/// Stores zeros in the words of a slot, at the start of a block. No other slot has bytes in its last word.
-fn clear(function: &mut MirFunction, block: Block, slot: Slot) {
+/// For each byte of the frame, whether anything may write there.
+fn written(function: &MirFunction, order: &[Block]) -> Vec<bool> {
+    let aliases = AliasAnalysis::new(function, order);
+    let mut written = aliases.escaped().to_vec();
+    let mut note = |location: MemoryLocation| {
+        let mut fill = |bytes: Range<i64>| {
+            let byte = |at: i64| usize::try_from(at).unwrap_or(0).min(written.len());
+            let range = byte(bytes.start)..byte(bytes.end);
+            written[range].fill(true);
+        };
+        match location.root {
+            Root::Frame => fill(location.start..location.end),
+            Root::Global(_) => {}
+            Root::Pointer(_) => aliases.frame(location).into_iter().flatten().for_each(fill),
+        }
+    };
+    for inst in order.iter().flat_map(|block| &function.blocks[*block].insts) {
+        match &inst.op {
+            Op::Store { size, base, offset, .. } | Op::AtomicAdd { size, base, offset, .. } => {
+                note(aliases.access(*base, *offset, size.bytes().into()));
+            }
+            Op::AtomicExchange { base, offset, .. } => {
+                note(aliases.access(*base, *offset, Size::DW.bytes().into()));
+            }
+            Op::Call { args, .. } => aliases.arguments(args).for_each(&mut note),
+            _ => {}
+        }
+    }
+    written
+}
+
+/// Stores zeros in the words of a slot that are ever written, at the start of a block. No other slot has bytes in its last
+/// word.
+fn clear(function: &mut MirFunction, block: Block, slot: Slot, written: &[bool]) {
     let rest = std::mem::take(&mut function.blocks[block].insts);
     let zero = function.append(block, Type::I64, Op::Const(0));
-    for offset in (0..function.slots[slot].size).step_by(8) {
+    let (position, size) = (function.slots[slot].position as usize, function.slots[slot].size);
+    for offset in (0..size).step_by(8) {
+        let start = position + offset as usize;
+        if !written[start..(start + 8).min(written.len())].contains(&true) {
+            continue;
+        }
         let word = function.append(block, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset });
         function.append_store(block, zero, word, 0);
     }
