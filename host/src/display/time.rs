@@ -37,7 +37,7 @@ impl TimeZone {
             return as_it_stands();
         };
         let broken_down = BrokenDownTime::from(&time.to_zoned(self.0.clone()));
-        broken_down.to_string(with_fractions(format)).unwrap_or_else(|_| as_it_stands())
+        broken_down.to_string(spelled_out(format)).unwrap_or_else(|_| as_it_stands())
     }
 }
 
@@ -49,8 +49,9 @@ fn wall_clock(monotonic: u64) -> Duration {
     (real + time).saturating_sub(own)
 }
 
-/// Writes `%f` as microseconds and `%N` as nanoseconds in all of their digits.
-fn with_fractions(format: &[u8]) -> Vec<u8> {
+/// Writes `%f` as microseconds and `%N` as nanoseconds in all of their digits, and the conversions that depend on the
+/// language as those of the C locale. Source: POSIX.1-2024, XBD 7.3.5.
+fn spelled_out(format: &[u8]) -> Vec<u8> {
     let mut written = Vec::with_capacity(format.len() + 2);
     let mut rest = format;
     while let [byte, after @ ..] = rest {
@@ -62,6 +63,10 @@ fn with_fractions(format: &[u8]) -> Vec<u8> {
             match letter {
                 b'f' => written.extend(b"6f"),
                 b'N' => written.extend(b"9f"),
+                b'c' => written.extend(b"a %b %e %H:%M:%S %Y"),
+                b'x' => written.extend(b"m/%d/%y"),
+                b'X' => written.extend(b"H:%M:%S"),
+                b'r' => written.extend(b"I:%M:%S %p"),
                 letter => written.push(*letter),
             }
             rest = after;
@@ -87,6 +92,10 @@ mod tests {
             "03:46:40.001230000 %f +0200"
         );
         assert_eq!(zone("UTC0").format(b"%H:%M", Duration::ZERO), "00:00");
+        assert_eq!(
+            zone("UTC0").format(b"%c|%x|%X|%r", time),
+            "Sun Sep  9 01:46:40 2001|09/09/01|01:46:40|01:46:40 AM"
+        );
     }
 
     #[test]

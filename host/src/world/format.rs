@@ -165,7 +165,12 @@ fn converted(value: &Value, letter: u8, spec: &Spec) -> Vec<u8> {
         return pad(spec.precision.map_or(text, |most| columns::cut(text, most)), spec);
     }
     match letter {
-        b'd' | b'i' => signed(as_signed(value), spec),
+        b'd' | b'i' => match *value {
+            // An `int` holds these, to which C promotes them.
+            Value::Unsigned8(number) => signed(number.into(), spec),
+            Value::Unsigned16(number) => signed(number.into(), spec),
+            _ => signed(as_signed(value), spec),
+        },
         // A byte is a column, as in C, whatever it is shown as.
         b'c' => pad_columns(&[as_unsigned(value).to_le_bytes()[0]], 1, spec),
         b's' => pad(&natural(value), spec),

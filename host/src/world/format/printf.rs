@@ -98,7 +98,13 @@ impl Case {
     fn for_oracle(&self) -> String {
         let length = if b"csp".contains(&self.letter) { "" } else { "ll" };
         let letter = char::from(self.letter);
-        format!("{letter}{} {} {}\t{}\n", self.bits, self.number, self.format(length), self.text)
+        // C promotes what an `int` holds.
+        let (bits, number) = match self.value {
+            Value::Unsigned8(number) => (32, number.into()),
+            Value::Unsigned16(number) => (32, number.into()),
+            _ => (self.bits, self.number),
+        };
+        format!("{letter}{bits} {number} {}\t{}\n", self.format(length), self.text)
     }
 }
 

@@ -40,8 +40,9 @@ fn a_negative_value_under_an_unsigned_conversion_keeps_its_width() {
 }
 
 #[test]
-fn an_unsigned_value_under_a_signed_conversion_keeps_its_width() {
-    check("%d", &[Value::Unsigned8(200)], "-56");
+fn an_unsigned_value_under_a_signed_conversion_is_promoted_as_in_c() {
+    check("%d", &[Value::Unsigned8(200)], "200");
+    check("%hd", &[Value::Unsigned16(40_000)], "40000");
     check("%d", &[Value::Unsigned32(u32::MAX)], "-1");
     check("%d", &[Value::Unsigned64(1 << 63)], "-9223372036854775808");
 }
