@@ -322,6 +322,9 @@ impl Body<'_, '_> {
             let null = self.coerce(from, to);
             return self.make(null.kind, to, span);
         }
+        if from.expr.ty == to && matches!(types.kind(to), TypeKind::Str(_)) {
+            return self.make(from.expr.kind, to, span);
+        }
         if to == self.checker.types.common().bool {
             return self.make(ExprKind::Truth(Box::new(from.expr)), to, span);
         }
@@ -338,10 +341,13 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Whether a cast takes the bytes of an array as text.
+    /// Whether a cast gives text another size, or takes the bytes of an array as text.
     fn is_text_cast(&self, from: TypeId, to: TypeId) -> bool {
-        let types = &self.checker.types;
-        matches!((types.kind(from), types.kind(to)), (TypeKind::Array(element, _), TypeKind::Str(_)) if self.is_byte(*element))
+        match (self.checker.types.kind(from), self.checker.types.kind(to)) {
+            (TypeKind::Str(_), TypeKind::Str(_)) => true,
+            (TypeKind::Array(element, _), TypeKind::Str(_)) => self.is_byte(*element),
+            _ => false,
+        }
     }
 
     /// Whether a cast creates a context from something else, or something else from a context whose members

@@ -133,11 +133,31 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a struct that the script declares describes the kernel's of its name, or a part of it.
+    /// Whether a struct that the script declares describes the kernel's of its name, or a part of it, in the kernel of
+    /// the build or in one with the members that an `exists` asks for.
     fn describes_kernels(&self, id: StructId) -> bool {
         let def = self.types.struct_def(id);
+        let is_there = |field: &Field| self.kernel().member(&def.name, &field.name).is_some();
+        let is_asked = |field: &Field| self.asked_members.contains(&field.name);
         !def.fields.is_empty()
-            && def.fields.iter().all(|field| self.kernel().member(&def.name, &field.name).is_some())
+            && def.fields.iter().all(|field| is_there(field) || is_asked(field))
+            && (def.fields.iter().any(is_there) || self.kernel().has_structure(&def.name))
+    }
+
+    /// Makes the structs with members that an `exists` asks for the kernel's, wherever pointers to them come from.
+    pub(super) fn give_asked_structs_to_kernel(&mut self) {
+        if self.asked_members.is_empty() {
+            return;
+        }
+        let is_asked = |id: &StructId| {
+            let def = self.types.struct_def(*id);
+            def.origin == StructOrigin::Script
+                && def.fields.iter().any(|field| self.asked_members.contains(&field.name))
+                && !self.own_values.contains(id)
+                && self.describes_kernels(*id)
+        };
+        let found: Vec<StructId> = self.pointed_to.iter().copied().filter(is_asked).collect();
+        found.into_iter().for_each(|id| self.give_to_kernel(id));
     }
 
     /// Makes a struct that the script declares a struct of the kernel. The same applies to the structs of its
@@ -238,6 +258,10 @@ impl Checker<'_> {
             let text = format!("member `{}` differs from the kernel's", name.name);
             Diagnostic::error(511, name.span, text)
                 .label(format!("the kernel's `{structure}` has no such member"))
+                .help(format!(
+                    "read it where another kernel has it: `if (exists(p->{})) {{ .. }}`",
+                    name.name
+                ))
         } else {
             Diagnostic::error(304, name.span, format!("`{structure}` has no member `{}`", name.name))
         };

@@ -144,6 +144,8 @@ struct Checker<'a> {
     existing: Vec<KernelFact>,
     /// Members that scripts declare of a kernel struct and the kernel of the build lacks.
     strange_members: Vec<(StructId, String, Span)>,
+    /// Names of members that an `exists` asks for in bodies of the kernel half, whether checked yet or not.
+    asked_members: HashSet<String>,
     /// Members that an `exists` asked for.
     tested_members: HashSet<KernelFact>,
     /// Functions of the kernel that an `exists` asks for, with the constant that tells.
@@ -211,6 +213,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         kernel_structs: HashMap::new(),
         existing: Vec::new(),
         strange_members: Vec::new(),
+        asked_members: HashSet::new(),
         tested_members: HashSet::new(),
         asked_functions: HashMap::new(),
         needed_externs: HashSet::new(),
@@ -256,6 +259,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
             checker.declare_name(&import.name, symbol);
         }
         let declared = checker.declare(&unit.ast);
+        checker.give_asked_structs_to_kernel();
         for function in checker.bodies(&declared) {
             functions.push(function);
         }

@@ -29,6 +29,7 @@ pub(super) struct Prescan {
     uses: HashMap<Span, Uses>,
     has_nulls: bool,
     named: Vec<NamedType>,
+    asked: Vec<String>,
 }
 
 /// A type that a declaration, a cast or a literal names.
@@ -46,17 +47,24 @@ impl Prescan {
             uses: HashMap::new(),
             has_nulls: false,
             named: Vec::new(),
+            asked: Vec::new(),
             scopes: vec![HashMap::new()],
             keys_of_map,
         };
         params.iter().for_each(|param| visitor.declare(&param.name.name, param.name.span));
         visitor.stmts(body);
-        Prescan { uses: visitor.uses, has_nulls: visitor.has_nulls, named: visitor.named }
+        let PrescanVisitor { uses, has_nulls, named, asked, .. } = visitor;
+        Prescan { uses, has_nulls, named, asked }
     }
 
     /// Returns the types that the body names.
     pub(super) fn named(&self) -> &[NamedType] {
         &self.named
+    }
+
+    /// Returns the members that an `exists` asks for.
+    pub(super) fn asked(&self) -> &[String] {
+        &self.asked
     }
 
     /// Whether a variable is declared by `null` alone.
@@ -74,6 +82,7 @@ struct PrescanVisitor<'a> {
     uses: HashMap<Span, Uses>,
     has_nulls: bool,
     named: Vec<NamedType>,
+    asked: Vec<String>,
     scopes: Vec<HashMap<&'a str, Span>>,
     keys_of_map: &'a dyn Fn(&str) -> Option<u32>,
 }
@@ -226,6 +235,15 @@ impl<'a> PrescanVisitor<'a> {
             ExprKind::Cast(inner, ty) => {
                 self.expr(inner);
                 self.ty(ty);
+            }
+            ExprKind::Call { callee, args } => {
+                if let (ExprKind::Name(name), [asked]) = (&callee.kind, args.as_slice())
+                    && let ("exists", ExprKind::Field { name: member, .. }) =
+                        (name.as_str(), &strip(asked).kind)
+                {
+                    self.asked.push(member.name.clone());
+                }
+                expr.parts().into_iter().for_each(|part| self.expr(part));
             }
             ExprKind::Struct { name, fields, .. } => {
                 self.named.push(NamedType { name: name.name.clone(), is_pointee: false });

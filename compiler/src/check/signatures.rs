@@ -60,6 +60,7 @@ impl Checker<'_> {
     /// Records the structs that pointers in a body of the kernel half point to, as far as it names types.
     fn find_pointees(&mut self, function: &ast::AstFunction) {
         let prescan = Prescan::of(&function.params, &function.body, &|_| None);
+        self.asked_members.extend(prescan.asked().iter().cloned());
         for named in prescan.named() {
             let Some(Symbol::Type(ty)) = self.names.get(&named.name) else { continue };
             let types = &self.types;

@@ -112,21 +112,34 @@ impl Visitor for Mentioned {
 
 /// Reports variables that are never read.
 fn variables(function: &HirFunction, diagnostics: &mut Diagnostics) {
-    let mut uses =
-        Uses { function, declared: BTreeSet::new(), mentions: BTreeMap::new(), writes: BTreeMap::new() };
+    let mut uses = Uses {
+        function,
+        declared: BTreeSet::new(),
+        copies: BTreeSet::new(),
+        tests: BTreeSet::new(),
+        mentions: BTreeMap::new(),
+        writes: BTreeMap::new(),
+    };
     visit::block(&mut uses, &function.body);
-    for local in &uses.declared {
+    for local in uses.declared.union(&uses.copies) {
         let writes = uses.writes.get(local).copied().unwrap_or(0);
-        let read = uses.mentions.get(local).copied().unwrap_or(0) > writes;
+        let is_copy = uses.copies.contains(local);
+        let is_tested = uses.tests.contains(local) && (writes == 0 || !is_copy);
+        let is_read = uses.mentions.get(local).copied().unwrap_or(0) > writes || is_tested;
         let Local { name, span } = named(function, *local);
-        if read || exempt(name) {
+        if is_read || exempt(name) || (writes == 0 && !uses.declared.contains(local)) {
             continue;
         }
+        let unread =
+            || Diagnostic::warning(312, span, format!("unused variable `{name}`: assigned and never read"));
         diagnostics.report(match writes {
             0 => {
                 warning(span, "variable", name).suggest(span, format!("_{name}"), "say that this is intended")
             }
-            _ => Diagnostic::warning(312, span, format!("unused variable `{name}`: assigned and never read")),
+            _ if is_copy => unread().help(format!(
+                "`{name}` is a copy of what is in the map: assign to the entry itself, as in `map[key] += 1`"
+            )),
+            _ => unread(),
         });
     }
 }
@@ -145,7 +158,11 @@ struct Uses<'a> {
     function: &'a HirFunction,
     /// Variables declared in the body; loop variables, parameters and the named result may be unused.
     declared: BTreeSet<LocalId>,
-    /// Number of uses as an lvalue or of the presence bit.
+    /// Variables with the value of an entry; loop variables too.
+    copies: BTreeSet<LocalId>,
+    /// Variables of which the presence bit is used.
+    tests: BTreeSet<LocalId>,
+    /// Number of uses as an lvalue.
     mentions: BTreeMap<LocalId, u32>,
     /// Number of uses that only set it or a part of it.
     writes: BTreeMap<LocalId, u32>,
@@ -156,8 +173,15 @@ impl Visitor for Uses<'_> {
         match &stmt.kind {
             // The declaration of the named result precedes the body and has no `var`.
             StmtKind::Let { local, init: None } if self.function.locals[*local].span == stmt.span => {}
-            StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } | StmtKind::Take { local, .. } => {
+            StmtKind::Let { local, .. } | StmtKind::Take { local, .. } => {
                 self.declared.insert(*local);
+            }
+            StmtKind::Bind { local, .. } => {
+                self.declared.insert(*local);
+                self.copies.insert(*local);
+            }
+            StmtKind::ForEach { value, .. } => {
+                self.copies.insert(*value);
             }
             StmtKind::Try { catches, .. } => {
                 self.declared.extend(catches.iter().filter_map(|catch| match catch.pattern {
@@ -168,7 +192,8 @@ impl Visitor for Uses<'_> {
             StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => {
                 // A part of a bound variable is a part of the map entry: setting it has an effect.
                 if let Some(local) = locals::root(lvalue)
-                    && (!self.function.locals[local].binding || matches!(lvalue.kind, LvalueKind::Local(_)))
+                    && (matches!(lvalue.kind, LvalueKind::Local(_))
+                        || !(self.function.locals[local].binding || self.copies.contains(&local)))
                 {
                     *self.writes.entry(local).or_default() += 1;
                 }
@@ -185,7 +210,7 @@ impl Visitor for Uses<'_> {
 
     fn expr(&mut self, expr: &Expr) {
         if let ExprKind::Bound(local) = expr.kind {
-            *self.mentions.entry(local).or_default() += 1;
+            self.tests.insert(local);
         }
     }
 }

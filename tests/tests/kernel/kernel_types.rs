@@ -34,3 +34,24 @@ fn root_types_of_the_cache_give_the_same_offsets() {
     }
     assert_eq!(shown[0], shown[1]);
 }
+
+/// Asks for members that only kernels before 5.14 have, which the script declares.
+const DECLARED: &str = r#"
+struct task_struct { state: i64 }
+struct signal_struct { nr_thr: i32 }
+@raw_tracepoint("sched_process_exec") {
+    var task = bpf_get_current_task_btf() as *task_struct
+    if (exists(task->state)) { print("older %lld", task->state) } else { print("newer %u", task->__state) }
+    var signal = task->signal
+    if (exists(signal->nr_thr)) { print("older %d", signal->nr_thr) } else { print("threads %d", signal->nr_threads) }
+}
+"#;
+
+#[test]
+fn root_members_that_a_script_declares_are_asked_for_through_any_pointer() {
+    let mut host = allowed();
+    let ran = finish(host.args(["-e", DECLARED, "--exec", "sh", "-c", "exit 0"]));
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.contains(' ')).collect();
+    assert!(lines.contains(&"newer 0") && lines.contains(&"threads 1"), "{ran:#?}");
+    assert!(!ran.stdout.contains("older"), "{ran:#?}");
+}
