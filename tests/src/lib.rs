@@ -188,7 +188,7 @@ impl Outcome {
 
 /// Runs a command to its end, with a limit of one minute.
 pub fn finish(command: &mut Command) -> Outcome {
-    finish_within(command, Duration::from_secs(60))
+    finish_within(command, Duration::from_secs(180))
 }
 
 /// Runs a command to its end, and kills it at the limit.
