@@ -140,8 +140,8 @@ impl Checker<'_> {
         let is_there = |field: &Field| self.kernel().member(&def.name, &field.name).is_some();
         let is_asked = |field: &Field| self.asked_members.contains(&field.name);
         !def.fields.is_empty()
+            && self.kernel().has_structure(&def.name)
             && def.fields.iter().all(|field| is_there(field) || is_asked(field))
-            && (def.fields.iter().any(is_there) || self.kernel().has_structure(&def.name))
     }
 
     /// Makes the structs with members that an `exists` asks for the kernel's, wherever pointers to them come from.

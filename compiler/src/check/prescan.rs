@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::ast::{
-    ArmResult, BinaryOp, Block, CatchPattern, Cond, Else, Expr, ExprKind, If, Param, Stmt, StmtKind,
+    ArmResult, BinaryOp, Block, CatchPattern, Cond, Else, Expr, ExprKind, Ident, If, Param, Stmt, StmtKind,
     TypeExpr, TypeExprKind, UnaryOp,
 };
 use crate::source::Span;
@@ -236,15 +236,6 @@ impl<'a> PrescanVisitor<'a> {
                 self.expr(inner);
                 self.ty(ty);
             }
-            ExprKind::Call { callee, args } => {
-                if let (ExprKind::Name(name), [asked]) = (&callee.kind, args.as_slice())
-                    && let ("exists", ExprKind::Field { name: member, .. }) =
-                        (name.as_str(), &strip(asked).kind)
-                {
-                    self.asked.push(member.name.clone());
-                }
-                expr.parts().into_iter().for_each(|part| self.expr(part));
-            }
             ExprKind::Struct { name, fields, .. } => {
                 self.named.push(NamedType { name: name.name.clone(), is_pointee: false });
                 fields.iter().for_each(|(_, value)| self.expr(value));
@@ -258,7 +249,10 @@ impl<'a> PrescanVisitor<'a> {
                     }
                 }
             }
-            _ => expr.parts().into_iter().for_each(|part| self.expr(part)),
+            _ => {
+                self.asked.extend(asked_member(expr).map(|member| member.name.clone()));
+                expr.parts().into_iter().for_each(|part| self.expr(part));
+            }
         }
     }
 
@@ -307,6 +301,16 @@ impl<'a> PrescanVisitor<'a> {
         if let (ExprKind::Name(name), true) = (&strip(value).kind, is_null(null)) {
             self.variable(name).into_iter().for_each(|uses| uses.null_tested = true);
         }
+    }
+}
+
+/// Returns the member that an `exists` asks for.
+fn asked_member(expr: &Expr) -> Option<&Ident> {
+    let ExprKind::Call { callee, args } = &expr.kind else { return None };
+    let (ExprKind::Name(function), [asked]) = (&callee.kind, args.as_slice()) else { return None };
+    match &strip(asked).kind {
+        ExprKind::Field { name, .. } if function == "exists" => Some(name),
+        _ => None,
     }
 }
 

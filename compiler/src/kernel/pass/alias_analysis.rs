@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{
-    Block, Callee, Helper, MirFunction, Op, Origin, Slot, Target, Terminator, Type, Value,
+    Block, Callee, Helper, MirFunction, Op, Origin, Size, Slot, Target, Terminator, Type, Value,
 };
 
 /// The root of a pointer: where it was derived from.
@@ -149,6 +149,18 @@ impl<'a> AliasAnalysis<'a> {
             Type::Ptr(origin) => Some(origin),
             _ => None,
         }
+    }
+
+    /// The location that an instruction other than a call accesses.
+    pub fn accessed(&self, op: &Op) -> Option<MemoryLocation> {
+        let (base, offset, size) = match op {
+            Op::Load { size, base, offset }
+            | Op::Store { size, base, offset, .. }
+            | Op::AtomicAdd { size, base, offset, .. } => (*base, *offset, *size),
+            Op::AtomicExchange { base, offset, .. } => (*base, *offset, Size::DW),
+            _ => return None,
+        };
+        Some(self.access(base, offset, size.bytes().into()))
     }
 
     /// The location of a load, store or atomic access.

@@ -15,18 +15,18 @@ use super::changes::Changes;
 use super::rewrite::constants;
 use crate::index::IndexVec;
 use crate::kernel::mir::flow::Flow;
-use crate::kernel::mir::{Block, Callee, Inst, MirFunction, Op, Origin, Size, Slot, Type, Value};
+use crate::kernel::mir::{Block, Callee, Inst, MirFunction, Op, Origin, Slot, Type, Value};
 
 /// Runs copy elision on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
+    if function.slot_bytes == 0 {
+        return Changes::NONE;
+    }
     let ops = |block: Block| function.blocks[block].insts.iter().map(|inst| &inst.op);
     let with = |wanted: fn(&Op) -> bool| -> Vec<Block> {
         flow.order.iter().copied().filter(|block| ops(*block).any(wanted)).collect()
     };
     let (reading, filling) = (with(reads_arguments), with(|op| filled(op).is_some()));
-    if function.slot_bytes == 0 {
-        return Changes::NONE;
-    }
     let mut changed = false;
     if !reading.is_empty() {
         let copies = Copies::new(function, &flow.order);
@@ -264,14 +264,7 @@ impl<'a> Copies<'a> {
 
     /// Whether a load, a store or an atomic access may meet a location.
     fn accesses(&self, op: &Op, location: MemoryLocation) -> bool {
-        let (base, offset, bytes) = match op {
-            Op::Load { size, base, offset }
-            | Op::Store { size, base, offset, .. }
-            | Op::AtomicAdd { size, base, offset, .. } => (*base, *offset, size.bytes()),
-            Op::AtomicExchange { base, offset, .. } => (*base, *offset, Size::DW.bytes()),
-            _ => return false,
-        };
-        self.aliases.overlap(self.aliases.access(base, offset, bytes.into()), location)
+        self.aliases.accessed(op).is_some_and(|accessed| self.aliases.overlap(accessed, location))
     }
 
     /// The destination to which all of the memory is copied that a call fills, and which nothing touches meanwhile.

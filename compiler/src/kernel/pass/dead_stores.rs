@@ -8,7 +8,7 @@ use super::alias_analysis::{AliasAnalysis, MemoryLocation, Root};
 use super::changes::Changes;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::flow::Flow;
-use crate::kernel::mir::{Block, Inst, MirFunction, Op, Size};
+use crate::kernel::mir::{Block, Inst, MirFunction, Op};
 
 /// Runs dead store elimination on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
@@ -185,21 +185,16 @@ impl Effects<'_> {
                     self.found.push((at, Effect::Sets(range)));
                 }
             }
-            Op::Load { size, base, offset } | Op::AtomicAdd { size, base, offset, .. } => {
-                let location = self.aliases.access(*base, *offset, size.bytes().into());
-                self.found.extend(self.read(location).into_iter().map(|effect| (at, effect)));
-            }
-            Op::AtomicExchange { base, offset, .. } => {
-                let location = self.aliases.access(*base, *offset, Size::DW.bytes().into());
-                self.found.extend(self.read(location).into_iter().map(|effect| (at, effect)));
-            }
             Op::Call { args, .. } => {
                 self.found.push((at, Effect::ReadsEscaped));
                 let read = self.aliases.arguments(args).flat_map(|location| self.read(location));
                 let read: SmallVec<[Effect; 5]> = read.collect();
                 self.found.extend(read.into_iter().map(|effect| (at, effect)));
             }
-            _ => {}
+            other => {
+                let read = self.aliases.accessed(other).map(|location| self.read(location));
+                self.found.extend(read.into_iter().flatten().map(|effect| (at, effect)));
+            }
         }
     }
 

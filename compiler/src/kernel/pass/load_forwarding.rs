@@ -175,13 +175,8 @@ impl Finder<'_> {
                 self.write(known, location);
                 remember(known, content);
             }
-            (Op::AtomicAdd { size, base, offset, .. }, _) => {
-                let location = self.aliases.access(*base, *offset, size.bytes().into());
-                self.write(known, location);
-            }
-            (Op::AtomicExchange { base, offset, .. }, _) => {
-                let location = self.aliases.access(*base, *offset, Size::DW.bytes().into());
-                self.write(known, location);
+            (atomic @ (Op::AtomicAdd { .. } | Op::AtomicExchange { .. }), _) => {
+                self.aliases.accessed(atomic).into_iter().for_each(|location| self.write(known, location));
             }
             (Op::Call { callee, args }, result) => self.call(*callee, args, result, known),
             _ => {}

@@ -39,8 +39,8 @@ impl Stores<'_> {
         let (mut replaced, mut later) = (Vec::new(), Vec::<MemoryLocation>::new());
         for (at, inst) in self.function.blocks[block].insts.iter().enumerate().rev() {
             match &inst.op {
-                Op::Store { size, base, offset, .. } => {
-                    let location = self.aliases.access(*base, *offset, size.bytes().into());
+                store @ Op::Store { .. } => {
+                    let Some(location) = self.aliases.accessed(store) else { continue };
                     if !location.exact || !self.is_record(location.root) {
                         continue;
                     }
@@ -50,20 +50,16 @@ impl Stores<'_> {
                         later.push(location);
                     }
                 }
-                Op::Load { size, base, offset } | Op::AtomicAdd { size, base, offset, .. } => {
-                    let read = self.aliases.access(*base, *offset, size.bytes().into());
-                    later.retain(|one| !self.aliases.overlap(*one, read));
-                }
-                Op::AtomicExchange { base, offset, .. } => {
-                    let read = self.aliases.access(*base, *offset, 8);
-                    later.retain(|one| !self.aliases.overlap(*one, read));
-                }
                 Op::Call { callee: Callee::Helper(helper), args } if !helper.calls_back() => {
                     let read: Vec<_> = self.aliases.arguments(args).collect();
                     later.retain(|one| !read.iter().any(|read| self.aliases.overlap(*one, *read)));
                 }
                 Op::Call { .. } => later.clear(),
-                _ => {}
+                other => {
+                    if let Some(read) = self.aliases.accessed(other) {
+                        later.retain(|one| !self.aliases.overlap(*one, read));
+                    }
+                }
             }
         }
         replaced

@@ -12,7 +12,7 @@ use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::loops;
 use crate::kernel::mir::loop_iterators::LoopIterator;
-use crate::kernel::mir::{Block, MirFunction, Op, Origin, Size, Slot, Type};
+use crate::kernel::mir::{Block, MirFunction, Op, Origin, Slot, Type};
 use crate::kernel::pass::alias_analysis::{AliasAnalysis, MemoryLocation, Root};
 
 /// Runs the pass. Returns whether it changed anything.
@@ -73,14 +73,9 @@ fn written(function: &MirFunction, order: &[Block]) -> Vec<bool> {
     };
     for inst in order.iter().flat_map(|block| &function.blocks[*block].insts) {
         match &inst.op {
-            Op::Store { size, base, offset, .. } | Op::AtomicAdd { size, base, offset, .. } => {
-                note(aliases.access(*base, *offset, size.bytes().into()));
-            }
-            Op::AtomicExchange { base, offset, .. } => {
-                note(aliases.access(*base, *offset, Size::DW.bytes().into()));
-            }
+            Op::Load { .. } => {}
             Op::Call { args, .. } => aliases.arguments(args).for_each(&mut note),
-            _ => {}
+            other => aliases.accessed(other).into_iter().for_each(&mut note),
         }
     }
     written
