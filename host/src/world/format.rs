@@ -165,12 +165,7 @@ fn converted(value: &Value, letter: u8, spec: &Spec) -> Vec<u8> {
         return pad(spec.precision.map_or(text, |most| columns::cut(text, most)), spec);
     }
     match letter {
-        b'd' | b'i' => match *value {
-            // An `int` holds these, to which C promotes them.
-            Value::Unsigned8(number) => signed(number.into(), spec),
-            Value::Unsigned16(number) => signed(number.into(), spec),
-            _ => signed(as_signed(value), spec),
-        },
+        b'd' | b'i' => signed(as_signed(value), spec),
         // A byte is a column, as in C, whatever it is shown as.
         b'c' => pad_columns(&[as_unsigned(value).to_le_bytes()[0]], 1, spec),
         b's' => pad(&natural(value), spec),
@@ -198,11 +193,12 @@ pub(super) fn natural(value: &Value) -> Vec<u8> {
     }
 }
 
-/// Converts to the signed number of the value's own width.
+/// Converts to the signed number of the value's own width. What an `int` holds stays what it is, as C promotes it.
 fn as_signed(value: &Value) -> i64 {
     match *value {
-        Value::Unsigned8(number) | Value::Character(number) => i64::from(number.cast_signed()),
-        Value::Unsigned16(number) => i64::from(number.cast_signed()),
+        Value::Character(number) => i64::from(number.cast_signed()),
+        Value::Unsigned8(number) => i64::from(number),
+        Value::Unsigned16(number) => i64::from(number),
         Value::Unsigned32(number) => i64::from(number.cast_signed()),
         Value::Unsigned64(number) | Value::Pointer(number) => number.cast_signed(),
         Value::Signed8(number) => i64::from(number),
