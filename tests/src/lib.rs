@@ -20,6 +20,7 @@ use ks_wit::section::BpfRecord;
 pub mod alone;
 pub mod aya;
 pub mod cgroup;
+pub mod cpus;
 pub mod emulated;
 pub mod fuzzed;
 pub mod growth;
@@ -186,7 +187,7 @@ impl Outcome {
     }
 }
 
-/// Runs a command to its end, with a limit of one minute.
+/// Runs a command to its end, with a limit of three minutes.
 pub fn finish(command: &mut Command) -> Outcome {
     finish_within(command, Duration::from_secs(180))
 }

@@ -6,11 +6,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, gettid};
 
-use crate::{Folder, Outcome, allowed, compile};
+use crate::{Folder, Outcome, allowed, compile, cpus};
 
 /// A script that runs in the background and has printed that it is ready.
 pub struct Running {
@@ -96,9 +95,7 @@ impl Worker {
         let (sender, receiver): (Sender<i32>, Receiver<i32>) = mpsc::channel();
         let (start, started) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut set = CpuSet::new();
-            set.set(cpu).expect("a small number");
-            sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
+            cpus::stay_on(cpu);
             sender.send(gettid().as_raw()).expect("the test listens");
             // The start never comes if the plugin fails.
             if started.recv().is_ok() {

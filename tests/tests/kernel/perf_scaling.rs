@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::perf_support::{fault, named, own_thread, spin};
 use ks_host::perf::{Attachments, Notice, Options, State};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::{Pid, gettid};
+use ks_tests::cpus;
+use nix::unistd::gettid;
 
 const ITERATIONS: usize = 20;
 const FAULTS: usize = 20;
@@ -16,15 +16,8 @@ const SPIN: Duration = Duration::from_millis(5);
 
 /// Returns two CPUs that this thread may run on.
 fn two_cpus() -> (usize, usize) {
-    let set = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    let mut allowed = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap());
+    let mut allowed = cpus::allowed().into_iter();
     allowed.next().zip(allowed.next()).expect("this test needs two CPUs that it may run on")
-}
-
-fn move_to(cpu: usize) {
-    let mut only = CpuSet::new();
-    only.set(cpu).unwrap();
-    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
 }
 
 /// Works equally on both CPUs: the same CPU time, the same number of faults.
@@ -37,7 +30,7 @@ fn work_on_both(home: usize, away: usize) {
     let mut own_time = || Duration::from_nanos(attachments.read(clock).unwrap().time_running);
     for _ in 0..ITERATIONS {
         for cpu in [home, away] {
-            move_to(cpu);
+            cpus::stay_on(cpu);
             let start = own_time();
             fault(FAULTS);
             while own_time() - start < SPIN {
@@ -53,7 +46,7 @@ fn root_a_task_away_half_of_the_time_is_scaled_to_twice_the_count() {
     let (tid_sender, tid) = mpsc::channel();
     let (start, wait) = mpsc::channel::<()>();
     let worker = thread::spawn(move || {
-        move_to(home);
+        cpus::stay_on(home);
         tid_sender.send(gettid().as_raw()).unwrap();
         wait.recv().unwrap();
         work_on_both(home, away);
@@ -94,7 +87,7 @@ fn root_a_task_away_half_of_the_time_is_scaled_to_twice_the_count() {
 #[test]
 fn root_a_task_always_away_never_ran() {
     let (home, away) = two_cpus();
-    move_to(away);
+    cpus::stay_on(away);
     let mut attachments = Attachments::new();
     let options = Options { pid: 0, cpu: i32::try_from(home).unwrap(), ..Options::default() };
     let faults = attachments.open(&named("page_faults"), &options, None, None).unwrap();
@@ -112,12 +105,12 @@ fn root_a_task_always_away_never_ran() {
 #[test]
 fn root_a_small_share_of_the_time_comes_with_a_warning() {
     let (home, away) = two_cpus();
-    move_to(home);
+    cpus::stay_on(home);
     let mut attachments = Attachments::new();
     let options = Options { cpu: i32::try_from(home).unwrap(), ..own_thread() };
     let faults = attachments.open(&named("page_faults"), &options, None, None).unwrap();
     fault(FAULTS);
-    move_to(away);
+    cpus::stay_on(away);
     let mut reading = attachments.read(faults).unwrap();
     while reading.time_running >= reading.time_enabled / 11 {
         spin(Duration::from_millis(1));

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use ks_host::perf::{Attachments, Event, Options};
-use ks_tests::run_script;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::{Pid, gettid};
+use ks_tests::{cpus, run_script};
+use nix::unistd::gettid;
 
 use crate::perf_support::wait_until_asleep;
 
@@ -33,9 +32,7 @@ fn watched(body: impl Fn() + Send + 'static, watch: impl FnOnce(i32)) {
 }
 
 fn spin_on(cpu: usize, time: Duration) {
-    let mut set = CpuSet::new();
-    set.set(cpu).expect("a small number");
-    sched_setaffinity(Pid::from_raw(0), &set).expect("both CPUs are online");
+    cpus::stay_on(cpu);
     // perf's own clock, so that both CPUs get equal shares of it on a busy machine.
     let mut attachments = Attachments::new();
     let options = Options { pid: 0, cpu: -1, ..Options::default() };

@@ -28,9 +28,8 @@ mod stub;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use ks_tests::number;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::{Pid, getgid, getpid, gettid, getuid};
+use ks_tests::{cpus, number};
+use nix::unistd::{getgid, getpid, gettid, getuid};
 
 use crate::halves::generator::Generator;
 use compare::Script;
@@ -54,18 +53,6 @@ fn facts(cpu: usize) -> Facts {
     }
 }
 
-/// Returns the CPUs that this process may use.
-fn cpus() -> Vec<usize> {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).expect("a thread has its CPUs");
-    (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect()
-}
-
-fn stay_on(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu).expect("it is one of those allowed");
-    sched_setaffinity(Pid::from_raw(0), &set).expect("a thread may stay where it may be");
-}
-
 /// Runs scripts of new seeds on every CPU until this many inputs were compared.
 fn agree(kind: &str, script: impl Fn(u64) -> Script + Sync) {
     let wanted = number("KS_ORACLES_INPUTS", FEW_INPUTS) as usize;
@@ -74,11 +61,11 @@ fn agree(kind: &str, script: impl Fn(u64) -> Script + Sync) {
     let compared = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for cpu in cpus() {
+        for cpu in cpus::allowed() {
             let (script, seeds, compared, failures) = (&script, &seeds, &compared, &failures);
             let inputs = INPUTS.min(wanted);
             scope.spawn(move || {
-                stay_on(cpu);
+                cpus::stay_on(cpu);
                 let facts = facts(cpu);
                 while compared.load(Ordering::Relaxed) < wanted {
                     let seed = seeds.fetch_add(1, Ordering::Relaxed);

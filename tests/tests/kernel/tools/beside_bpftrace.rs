@@ -5,9 +5,8 @@ use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use ks_tests::{Folder, Outcome, wait_until};
+use ks_tests::{Folder, Outcome, cpus, wait_until};
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -147,12 +146,7 @@ impl Printed {
 /// order than they were written in.
 pub(crate) fn on_one_cpu(workload: impl FnOnce() + Send) {
     let pinned = || {
-        let this_thread = Pid::from_raw(0);
-        let allowed = sched_getaffinity(this_thread).expect("a thread has its CPUs");
-        let first = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap_or(false));
-        let mut one = CpuSet::new();
-        one.set(first.expect("it runs on one")).expect("it is one of the set");
-        sched_setaffinity(this_thread, &one).expect("a thread may stay where it may be");
+        cpus::stay_on(cpus::allowed()[0]);
         workload();
     };
     let ended = std::thread::scope(|scope| scope.spawn(pinned).join());
