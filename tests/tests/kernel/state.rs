@@ -52,8 +52,8 @@ fn root_lost_lines_and_updates_are_counted_exactly() {
     // The first page may hold other data too, and may already be mapped.
     assert!(runs >= 3999 && entries == 10, "{last}");
     assert_eq!(outcome.number_before(" updates by programs were lost"), 2 * runs - entries);
-    // 96 bytes each, with the header; one byte of the ring stays free.
-    assert_eq!(printed.len(), (262_144 - 1) / 96);
+    // 352 bytes each, with the header; one byte of the ring stays free.
+    assert_eq!(printed.len(), ((1 << 20) - 1) / 352);
     assert_eq!(outcome.number_before(" lines that programs printed were lost"), runs - printed.len() as u64);
     for (number, line) in (1..).zip(printed) {
         assert_eq!(**line, format!("{number} {number} {number} {number} x"));

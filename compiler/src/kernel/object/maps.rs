@@ -215,8 +215,8 @@ fn mapping(map: &Map) -> u32 {
 const MMAPABLE: u32 = 1 << 10;
 /// BPF_F_NUMA_NODE. Source: include/uapi/linux/bpf.h, v6.12.
 const NUMA_NODE: u32 = 4;
-/// Bytes of the ring buffer of printed lines.
-const PRINTS_BYTES: u32 = 256 << 10;
+/// Bytes of the ring buffer of printed lines: some thousands of lines with a path each, while the host waits for a busy CPU.
+const PRINTS_BYTES: u32 = 1 << 20;
 /// BPF_MAP_TYPE_ARRAY of `enum bpf_map_type`.
 pub(super) const ARRAY: u32 = 2;
 /// BPF_MAP_TYPE_PERF_EVENT_ARRAY of `enum bpf_map_type`.

@@ -232,7 +232,7 @@ fn root_opensnoop_shows_calls_as_bpftrace() {
     );
     let file = cat.folder.write("opened", "text").display().to_string();
     let missing = cat.folder.path("missing").display().to_string();
-    let (ours, theirs) = both("opensnoop", &[], &program, || cat.run(&[&file, &missing]));
+    let (ours, theirs) = both("opensnoop", &["--comm", &cat.name], &program, || cat.run(&[&file, &missing]));
     let shown = rows(&ours, &cat.name).into_iter().filter(|row| row[1] == cat.name);
     let shown: Vec<_> = shown.map(|row| [row[2], row[3], row[4]].map(str::to_owned)).collect();
     let expected = theirs.rows("open").into_iter().map(|row| {
