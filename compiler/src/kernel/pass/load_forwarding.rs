@@ -221,9 +221,7 @@ impl Finder<'_> {
             return;
         }
         let ty = self.function.values[result];
-        if let Some(KnownContent { held: Held::Bytes(bits), .. }) = part_of(known, location)
-            && ty.bits().is_some()
-        {
+        if let (Some(bits), Some(_)) = (bytes_of(known, location), ty.bits()) {
             return self.changes.push((at, Op::Const(bits)));
         }
         let there = known.contents.iter().find(|one| {
@@ -325,6 +323,23 @@ impl Finder<'_> {
 fn part_of(known: &KnownMemory, location: MemoryLocation) -> Option<KnownContent> {
     let same_root = known.contents.iter().filter(|one| location.exact && one.location.root == location.root);
     same_root.filter_map(|one| one.part(location.start, location.end)).next()
+}
+
+/// The constant bytes of a location, whichever stores they are of.
+fn bytes_of(known: &KnownMemory, location: MemoryLocation) -> Option<u64> {
+    let (mut bits, mut start) = (0, location.start);
+    while start < location.end {
+        let is_there = |one: &&KnownContent| {
+            let MemoryLocation { root, start: first, end, .. } = one.location;
+            root == location.root && first <= start && start < end && matches!(one.held, Held::Bytes(_))
+        };
+        let one = known.contents.iter().find(is_there)?;
+        let end = one.location.end.min(location.end);
+        let Held::Bytes(part) = one.part(start, end)?.held else { return None };
+        bits |= part << (8 * (start - location.start));
+        start = end;
+    }
+    Some(bits)
 }
 
 fn remember(known: &mut KnownMemory, content: KnownContent) {

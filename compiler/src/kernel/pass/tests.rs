@@ -367,6 +367,20 @@ fn a_load_finds_its_parts_where_the_others_are_zero() {
 }
 
 #[test]
+fn a_load_of_two_constants_is_one() {
+    let mut b = builder();
+    let slot = b.slot(8);
+    let base = stack(&mut b, slot, 0);
+    let zero = b.constant(Type::I64, 0);
+    b.effect(Op::Store { size: Size::DW, base, offset: 0, value: zero });
+    let three = b.constant(Type::I32, 3);
+    b.effect(Op::Store { size: Size::W, base, offset: 4, value: three });
+    let whole = b.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
+    b.ret(whole);
+    assert_eq!(ops(&optimised(b.finish())), [Op::Const(3 << 32)]);
+}
+
+#[test]
 fn overlapping_slots_are_distinguished_by_their_bytes() {
     let mut b = builder();
     let argument = parameter(&mut b);
