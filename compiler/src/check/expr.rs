@@ -272,6 +272,9 @@ impl Body<'_, '_> {
                 let text = format!("a similar name exists: `{near}`");
                 diagnostic.suggest(span, near, text)
             }
+            None if self.checker.infers_maps => diagnostic.help(format!(
+                "a map needs no declaration, `{name}[..] += 1`; a variable does: `var {name} : u64 = 0`"
+            )),
             None => diagnostic,
         });
     }
