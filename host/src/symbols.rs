@@ -244,7 +244,7 @@ impl Symbols {
 /// Returns the symbol that blazesym found at an address of the kernel; none if nothing is known there.
 fn symbol(found: Symbolized<'_>) -> Result<Option<Symbol>, SymbolError> {
     match found {
-        Symbolized::Sym(symbol) if is_far(&symbol) => Ok(None),
+        Symbolized::Sym(symbol) if is_below(&symbol) => Ok(None),
         Symbolized::Sym(symbol) => {
             let name = naming::demangled(&symbol.name);
             let name = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES);
@@ -267,9 +267,13 @@ pub(crate) fn kernel_frames<'s>(
     found.map_err(refusal)
 }
 
-/// Whether a kernel symbol is too far below its address to contain it.
-pub(crate) fn is_far(symbol: &Sym<'_>) -> bool {
-    symbol.offset > LONGEST
+/// Whether the kernel symbol below an address does not contain it: it is too far below, or only the bound of a section, of
+/// which a kernel that lists functions only has hundreds among its data. Source: the manual of GNU ld, "Orphan Sections", and
+/// include/asm-generic/sections.h.
+pub(crate) fn is_below(symbol: &Sym<'_>) -> bool {
+    let is_bound =
+        ["__start_", "__stop_"].iter().any(|bound| symbol.name.starts_with(bound)) || symbol.name == "_etext";
+    symbol.offset > LONGEST || (is_bound && symbol.offset > 0)
 }
 
 /// Files on disk that might be the kernel's are not searched: they may be of another build.
@@ -308,6 +312,18 @@ mod tests {
     fn unmapped_addresses_have_no_name() {
         assert_eq!([Some(0), Some(-1), Some(i32::MAX)].map(|pid| found(pid, 0x1000)), [None, None, None]);
         assert_eq!([1, 0x5000, KERNEL_START - 1].map(|address| found(None, address)), [None, None, None]);
+    }
+
+    #[test]
+    fn root_bounds_of_sections_name_nothing_behind_them() {
+        let kernel = std::fs::read_to_string("/proc/kallsyms").expect("it is there");
+        let bound =
+            kernel.lines().find(|line| line.ends_with(" __start_rodata")).expect("each kernel has it");
+        let (bound, _) = bound.split_once(' ').expect("an address stands before a name");
+        let bound = u64::from_str_radix(bound, 16).expect("an address");
+        assert_eq!(found(None, bound).map(|symbol| symbol.offset), Some(0));
+        let behind = found(None, bound + 8);
+        assert!(behind.as_ref().is_none_or(|symbol| symbol.function != "__start_rodata"), "{behind:?}");
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub enum ProbePointError {
         /// Symbols of copies that the compiler made of the function.
         copies: Vec<String>,
     },
+    /// No symbol has this name, and only functions that other files may use have symbols.
+    #[error("no function `{0}` is known in it: it is stripped of the table with its own functions")]
+    Stripped(String),
     /// The named function is defined in another file.
     #[error("`{0}` is only imported by it: the function is in a library that it is linked with")]
     Imported(String),
@@ -152,6 +155,7 @@ impl ProbePointError {
             },
             ProbePointError::File(FileError::Changed | FileError::Ended) => FailureKind::Busy,
             ProbePointError::NoFunction { .. }
+            | ProbePointError::Stripped(_)
             | ProbePointError::Imported(_)
             | ProbePointError::NoVersion { .. } => FailureKind::NotFound,
             ProbePointError::TooLarge(_)
@@ -189,6 +193,9 @@ impl ProbePointError {
             | ProbePointError::Cut => "name an executable file or a library",
             ProbePointError::NoFunction { .. } => {
                 "name a function of its symbol table, or the start of one as an offset: `path:+0x1040`"
+            }
+            ProbePointError::Stripped(_) => {
+                "take a build that is not stripped, or name the start of the function as an offset: `path:+0x1040`"
             }
             ProbePointError::Imported(_) => "name that library",
             ProbePointError::Chosen(_) => "name the function that it chooses, or the caller",

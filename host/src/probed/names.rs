@@ -68,10 +68,12 @@ pub(super) fn offsets_of(
     }
     let mut found = Vec::new();
     let mut symbols = look(image, name, &mut found)?;
+    let mut is_stripped = image.section_named(|name| name == b".symtab").is_none();
     if found.is_empty()
         && let Some(unpacked) = debugdata::image(image)?
     {
         let more = look(&unpacked, name, &mut found)?;
+        is_stripped = false;
         symbols.versions.extend(more.versions);
         symbols.copies.extend(more.copies);
     }
@@ -79,8 +81,11 @@ pub(super) fn offsets_of(
     symbols.copies.dedup();
     symbols.copies.truncate(MAX_NAMED);
     if found.is_empty() {
-        let imported = ProbePointError::Imported(name.to_owned());
-        return Err(if symbols.is_imported { imported } else { none(&symbols.copies) });
+        return Err(match symbols.is_imported {
+            true => ProbePointError::Imported(name.to_owned()),
+            false if is_stripped && symbols.copies.is_empty() => ProbePointError::Stripped(name.to_owned()),
+            false => none(&symbols.copies),
+        });
     }
     match of {
         Some(of) => select(&mut found, name, of, &symbols.versions)?,

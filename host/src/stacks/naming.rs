@@ -179,7 +179,7 @@ impl FunctionNames {
             .into_iter()
             .zip(locations)
             .map(|(found, location)| match found {
-                Symbolized::Sym(symbol) if !symbols::is_far(&symbol) => {
+                Symbolized::Sym(symbol) if !symbols::is_below(&symbol) => {
                     let name = naming::demangled(&symbol.name);
                     let function = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES).into();
                     vec![Arc::new(StackFrame { function, ..unknown(location.address, FrameKind::Kernel) })]

@@ -158,7 +158,7 @@ fn root_stripped_programs_have_starts_of_functions_yet() {
     let program = program(&folder, "program", &[]);
     let limit = addresses(&program)["limit"];
     run(Command::new("strip").arg(&program));
-    is_refused(&program, "limit", ErrorKind::NotFound, "no function `limit`");
+    is_refused(&program, "limit", ErrorKind::NotFound, "no function `limit` is known in it: it is stripped");
     is_probed(&program, &format!("+{limit:#x}"));
     is_probed(&program, &format!("+{:#x}", limit + 5));
     is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::DeniedByPolicy, "inside an instruction");
