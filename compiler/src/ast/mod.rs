@@ -157,6 +157,8 @@ pub enum ItemKind {
     },
     /// `extern name: type`.
     ExternVariable {
+        /// The source range of the word `percpu`; none if the variable is the same on all CPUs.
+        per_cpu: Option<Span>,
         /// The name of the kernel's variable.
         name: Ident,
         /// Its type.

@@ -126,7 +126,10 @@ fn item(item: &Item) -> Node {
             let ret = ret.iter().map(|ty| list("returns").with(type_text(ty)));
             list("extern").with(name).with(parameters(params)).with_all(ret)
         }
-        ItemKind::ExternVariable { name, ty } => list("extern-variable").with(name).with(type_text(ty)),
+        ItemKind::ExternVariable { per_cpu, name, ty } => {
+            let kind = if per_cpu.is_some() { "percpu-extern-variable" } else { "extern-variable" };
+            list(kind).with(name).with(type_text(ty))
+        }
         ItemKind::Function(one) => function(one),
         ItemKind::Impl { attributes, name, methods, fields } => {
             let fields = fields.iter().map(|(name, value)| list("field").with(name).with(expr(value)));

@@ -69,7 +69,8 @@ impl Mover {
                 self.params(params);
                 ret.iter_mut().for_each(|ret| self.ty(ret));
             }
-            ItemKind::ExternVariable { name, ty } => {
+            ItemKind::ExternVariable { per_cpu, name, ty } => {
+                per_cpu.iter_mut().for_each(|span| *span = self.0);
                 self.ident(name);
                 self.ty(ty);
             }

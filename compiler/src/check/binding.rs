@@ -6,7 +6,7 @@ use super::names::Symbol;
 use super::nested_maps::ElementKey;
 use super::prescan::strip;
 use crate::ast;
-use crate::hir::{Block, Expr, ExprKind, MapId, Stmt, StmtKind, TakeOp};
+use crate::hir::{Block, Expr, ExprKind, KernelBuiltin, MapId, Stmt, StmtKind, TakeOp};
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -16,6 +16,11 @@ pub(super) enum Source<'e> {
     Element(MapId, ElementKey<'e>),
     /// `q.pop()` or `q.peek()` of a queue or stack.
     Take(MapId, TakeOp),
+}
+
+/// Whether a value is text or bytes that are read from memory, which may fail.
+pub(super) fn is_read(value: &Expr) -> bool {
+    matches!(value.kind, ExprKind::Kernel(KernelBuiltin::Text(_) | KernelBuiltin::Buffer { .. }))
 }
 
 impl Body<'_, '_> {
@@ -114,6 +119,11 @@ impl Body<'_, '_> {
         let value = self.initialiser(name.span, None, value);
         let ty = self.variable_type(&value);
         let local = self.declare_local(name, ty);
+        if is_read(&value) {
+            self.locals[local].read = true;
+            out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
+            return Expr { kind: ExprKind::Bound(local), ty: bool, span };
+        }
         out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
         let loaded = Typed::of(self.load_local(local, span));
         self.truth(loaded)

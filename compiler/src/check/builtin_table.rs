@@ -518,6 +518,12 @@ pub const BUILTINS: &[Builtin] = &[
     kernel("cpu", &["() -> u32"], "The CPU that the program runs on.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::Cpu, body.common().u32, span)
     }),
+    kernel(
+        "per_cpu_ptr",
+        &["(variable, cpu: u32) -> *T"],
+        "A pointer to the value that a CPU has of a `percpu extern`; null if there is no such CPU.",
+        |body, args, span| body.per_cpu_ptr_call(&args[0], &args[1], span),
+    ),
     kernel("comm", &["() -> str(16)"], "The command name of the task that is running.", |body, _, span| {
         body.comm_call(span)
     }),
@@ -525,14 +531,14 @@ pub const BUILTINS: &[Builtin] = &[
         "str",
         &["(pointer) -> str(N)", "(pointer, bytes) -> str(N)"],
         "The text at an address of the kernel or of a user program. Without `bytes` the destination says how \
-         long it may be, else it has 64 bytes. What cannot be read is empty, and is counted.",
+         long it may be, else it has 64 bytes. What cannot be read is null; where nothing asks, it is empty, and is counted.",
         |body, args, span| body.str_call(args, span),
     ),
     kernel(
         "buf",
         &["(pointer, length) -> u8[N]"],
         "Bytes at an address of the kernel or of a user program: as many as the destination has (64 without one), at \
-         most `length`. The others are zero.",
+         most `length`. The others are zero. Null if they cannot be read.",
         |body, args, span| body.buf_call(&args[0], &args[1], span),
     ),
     kernel(

@@ -1,11 +1,11 @@
 //! Conditions and presence (language reference, 3.5 and 3.9).
 
-use super::binding::Source;
+use super::binding::{Source, is_read};
 use super::expr::Typed;
 use super::function::Body;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, LocalId, LogicOp, UnaryOp};
+use crate::hir::{Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, UnaryOp};
 use crate::source::Span;
 use crate::types::TypeKind;
 
@@ -42,7 +42,7 @@ impl Body<'_, '_> {
     fn presence_carrier(&self, local: LocalId) -> Option<LocalId> {
         match self.presence.get(&local) {
             Some(hidden) => Some(*hidden),
-            None => self.locals[local].binding.then_some(local),
+            None => (self.locals[local].binding || self.locals[local].read).then_some(local),
         }
     }
 
@@ -130,6 +130,9 @@ impl Body<'_, '_> {
         let value = self.expr(value, None);
         match self.checker.types.kind(value.expr.ty) {
             TypeKind::Error => (value.expr, true),
+            _ if is_read(&value.expr) => {
+                (ask(ExprKind::Kernel(KernelBuiltin::IsRead(Box::new(value.expr)))), false)
+            }
             TypeKind::Null => (ask(ExprKind::Const(1)), true),
             TypeKind::Program | TypeKind::Ptr(_) | TypeKind::Fn(..) => {
                 (ask(ExprKind::IsNull(Box::new(value.expr))), true)

@@ -1,6 +1,7 @@
 //! Functions and variables of the kernel that a script declares (language reference, 6.12).
 
 use super::Checker;
+use super::expr::Typed;
 use super::function::Body;
 use super::names::Symbol;
 use super::types::Position;
@@ -46,22 +47,41 @@ impl Checker<'_> {
     }
 
     /// Declares a variable of the kernel. Its type may be a struct of the kernel, which stands behind pointers only.
-    pub(super) fn declare_kernel_variable(&mut self, name: &ast::Ident, ty: &TypeExpr) {
+    pub(super) fn declare_kernel_variable(
+        &mut self,
+        per_cpu: Option<Span>,
+        name: &ast::Ident,
+        ty: &TypeExpr,
+    ) {
         let kind = TypeExprKind::Ptr(Box::new(ty.clone()));
         let pointer = self.type_expr(&TypeExpr { kind, span: ty.span }, Position::Value);
         if self.types.is_error(pointer) {
             self.declare_name(name, Symbol::Error);
             return;
         }
-        if self.kernel().is_per_cpu(&name.name) {
-            let text = format!("`{}` has a value for each CPU", name.name);
-            self.report(
-                Diagnostic::error(525, name.span, text)
-                    .note("its symbol is no address of a value: each CPU adds an offset of its own"),
-            );
+        match (per_cpu, self.kernel().is_per_cpu(&name.name)) {
+            (None, Some(true)) => {
+                let text = format!("`{}` has a value for each CPU", name.name);
+                self.report(Diagnostic::error(525, name.span, text).help(format!(
+                    "write `percpu extern {}: ..`, which is the value of the running CPU",
+                    name.name
+                )));
+            }
+            (Some(word), Some(false)) => {
+                let text = format!("the kernel has no `{}` with a value for each CPU", name.name);
+                self.report(
+                    Diagnostic::error(525, name.span, text)
+                        .also(word, "`percpu` is for variables of `DEFINE_PER_CPU`"),
+                );
+            }
+            _ => {}
         }
-        let id =
-            self.kernel_variables.push(KernelVariable { name: name.name.clone(), span: name.span, pointer });
+        let id = self.kernel_variables.push(KernelVariable {
+            name: name.name.clone(),
+            span: name.span,
+            pointer,
+            per_cpu: per_cpu.is_some(),
+        });
         self.declare_name(name, Symbol::KernelVariable(id));
     }
 
@@ -92,7 +112,45 @@ impl Checker<'_> {
 impl Body<'_, '_> {
     /// Returns a variable of the kernel: memory at an address that the loader knows.
     pub(super) fn kernel_variable(&mut self, id: KernelVariableId, span: Span) -> Option<Lvalue> {
-        let KernelVariable { name, span: declared, pointer } = self.checker.kernel_variables[id].clone();
+        let KernelVariable { pointer, .. } = self.checker.kernel_variables[id];
+        let address = self.variable_address(id, None, span)?;
+        let pointer = Expr { kind: ExprKind::Convert(Box::new(address)), ty: pointer, span };
+        self.follow(pointer, span)
+    }
+
+    /// Checks `per_cpu_ptr(name, cpu)`: a pointer to the value of a CPU.
+    pub(super) fn per_cpu_ptr_call(&mut self, variable: &ast::Expr, cpu: &ast::Expr, span: Span) -> Typed {
+        let Some(id) = self.per_cpu_variable(variable) else { return self.error_expr(span) };
+        let u32 = self.common().u32;
+        let cpu = Box::new(self.number(cpu, u32));
+        let pointer = self.checker.kernel_variables[id].pointer;
+        match self.variable_address(id, Some(cpu), span) {
+            Some(address) => self.make(ExprKind::Convert(Box::new(address)), pointer, span),
+            None => self.error_expr(span),
+        }
+    }
+
+    /// The variable that an argument names. Reports any other argument.
+    fn per_cpu_variable(&mut self, variable: &ast::Expr) -> Option<KernelVariableId> {
+        if let Some(Symbol::KernelVariable(id)) = self.named_symbol(variable)
+            && self.checker.kernel_variables[id].per_cpu
+        {
+            return Some(id);
+        }
+        let text = "`per_cpu_ptr` takes a variable of the kernel with a value for each CPU";
+        self.report(
+            Diagnostic::error(401, variable.span, text).help("declare it: `percpu extern runqueues: rq`"),
+        );
+        None
+    }
+
+    fn variable_address(
+        &mut self,
+        id: KernelVariableId,
+        of_cpu: Option<Box<Expr>>,
+        span: Span,
+    ) -> Option<Expr> {
+        let KernelVariable { name, span: declared, .. } = self.checker.kernel_variables[id].clone();
         if self.half() == Half::User {
             self.report(
                 Diagnostic::error(306, span, format!("`{name}` belongs to the kernel half"))
@@ -102,8 +160,6 @@ impl Body<'_, '_> {
             return None;
         }
         let u64 = self.common().u64;
-        let address = self.kernel_builtin(KernelBuiltin::VariableAddress(id), u64, span).expr;
-        let pointer = Expr { kind: ExprKind::Convert(Box::new(address)), ty: pointer, span };
-        self.follow(pointer, span)
+        Some(self.kernel_builtin(KernelBuiltin::VariableAddress { variable: id, of_cpu }, u64, span).expr)
     }
 }

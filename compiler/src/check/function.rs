@@ -207,12 +207,13 @@ impl Body<'_, '_> {
 
     /// Creates a variable that no name refers to.
     pub(super) fn hidden_local(&mut self, name: &str, ty: TypeId, span: Span) -> LocalId {
-        self.locals.push(Local { name: name.into(), ty, span, binding: false })
+        self.locals.push(Local { name: name.into(), ty, span, binding: false, read: false })
     }
 
     pub(super) fn declare_local(&mut self, name: &ast::Ident, ty: TypeId) -> LocalId {
         let binding = self.prescan.uses(name.span).from_element;
-        let local = self.locals.push(Local { name: name.name.clone(), ty, span: name.span, binding });
+        let local =
+            self.locals.push(Local { name: name.name.clone(), ty, span: name.span, binding, read: false });
         self.declare(name, Scoped::Local(local));
         local
     }

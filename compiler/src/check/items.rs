@@ -27,7 +27,9 @@ impl<'a> Checker<'a> {
                 }
                 ItemKind::Config { name, fields } => self.declare_config(name, fields),
                 ItemKind::Extern { name, params, ret } => self.declare_extern(name, params, ret.as_ref()),
-                ItemKind::ExternVariable { name, ty } => self.declare_kernel_variable(name, ty),
+                ItemKind::ExternVariable { per_cpu, name, ty } => {
+                    self.declare_kernel_variable(*per_cpu, name, ty);
+                }
                 ItemKind::Global(global) => self.declare_shared(global),
                 ItemKind::Counter { name, event, leader } => {
                     self.declare_counter(name, event, leader.as_ref());

@@ -284,7 +284,7 @@ impl Body<'_, '_> {
         match &pointer.kind {
             ExprKind::Load(lvalue) => self.is_kernel_lvalue(lvalue),
             ExprKind::Offset(pointer, _) | ExprKind::Convert(pointer) => self.is_kernel_pointer(pointer),
-            ExprKind::Kernel(KernelBuiltin::VariableAddress(_)) => true,
+            ExprKind::Kernel(KernelBuiltin::VariableAddress { .. }) => true,
             _ => false,
         }
     }

@@ -1,5 +1,6 @@
 //! Statements: declarations, assignments, branches, jumps.
 
+use super::binding::is_read;
 use super::convert::CONTEXT;
 use super::expr::Typed;
 use super::function::{Body, Scoped};
@@ -134,6 +135,7 @@ impl Body<'_, '_> {
             ty
         });
         let local = self.declare_local(name, ty);
+        self.locals[local].read = is_read(&value);
         if null {
             self.null_locals.insert(local, name.span);
         } else {

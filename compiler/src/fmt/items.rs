@@ -81,7 +81,11 @@ impl Writer<'_> {
                 self.params(params);
                 self.result(None, ret.as_ref());
             }
-            ItemKind::ExternVariable { name, ty } => {
+            ItemKind::ExternVariable { per_cpu, name, ty } => {
+                if per_cpu.is_some() {
+                    self.token("percpu");
+                    self.space();
+                }
                 self.named("extern", name);
                 self.of_type(ty);
             }

@@ -288,7 +288,15 @@ builtins! {
             value: i64,
         },
         /// The address of a variable of the kernel: u64.
-        "variable address" VariableAddress(variable: KernelVariableId),
+        "variable address" VariableAddress {
+            /// The variable.
+            variable: KernelVariableId,
+            /// The CPU whose value it is, a u32, of a variable with a value for each CPU; none: the running one. Null if
+            /// there is no such CPU.
+            of_cpu: Option<Box<Expr>>,
+        },
+        /// `str(p) != null`: whether text or bytes can be read.
+        "is_read" IsRead(operand: Box<Expr>),
         /// `exists(p->member)`: whether the running kernel has the member whose address this is. The pointer is
         /// not evaluated.
         "exists" Exists(operand: Box<Expr>),

@@ -218,6 +218,9 @@ pub struct Local {
     /// Whether it may be bound to a map element (`Stmt::Bind`). It then has a presence bit, true until a
     /// `Bind` finds no entry. Every other assignment sets it to true.
     pub binding: bool,
+    /// Whether it is declared as text or bytes that are read from memory, which may fail. It then has a presence bit,
+    /// too, false when that failed.
+    pub read: bool,
 }
 
 /// A global variable: one copy, visible from both halves.
@@ -570,6 +573,8 @@ pub struct KernelVariable {
     pub span: Span,
     /// A pointer to its type.
     pub pointer: TypeId,
+    /// Whether it has a value for each CPU.
+    pub per_cpu: bool,
 }
 
 /// An impl block: a struct_ops table of the kernel.

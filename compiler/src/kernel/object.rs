@@ -316,8 +316,15 @@ impl<'a> Assembly<'a> {
     }
 
     fn kernel_variable(&mut self, id: KernelVariableId) -> KernelVariableRef {
-        let (builder, name) = (&mut self.builder, &self.hir.kernel_variables[id].name);
-        *self.kernel_variables.entry(id).or_insert_with(|| builder.add_kernel_variable(name))
+        if let Some(found) = self.kernel_variables.get(&id) {
+            return *found;
+        }
+        let hir = self.hir;
+        let variable = &hir.kernel_variables[id];
+        let ty = if variable.per_cpu { self.pointee(variable.pointer) } else { btf::TypeId::VOID };
+        let added = self.builder.add_kernel_variable(&variable.name, ty);
+        self.kernel_variables.insert(id, added);
+        added
     }
 
     fn kfunc(&mut self, kfunc: Kfunc) -> KfuncRef {

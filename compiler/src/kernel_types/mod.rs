@@ -155,16 +155,14 @@ impl KernelTypes {
         }
     }
 
-    /// Returns whether a variable of the kernel has a value for each CPU.
+    /// Returns whether a variable of the kernel has a value for each CPU; `None` if the kernel's types do not tell.
     #[must_use]
-    pub fn is_per_cpu(&self, variable: &str) -> bool {
-        let Some(btf) = self.btf() else { return false };
-        let found = btf.find(variable, BtfKind::Var);
+    pub fn is_per_cpu(&self, variable: &str) -> Option<bool> {
+        let btf = self.btf()?;
         let section = btf.find(".data..percpu", BtfKind::Datasec).and_then(|id| btf.get(id).ok());
-        match (found, section) {
-            (Some(found), Some(Type::Datasec { mut entries, .. })) => entries.any(|entry| entry.var == found),
-            _ => false,
-        }
+        let Some(Type::Datasec { mut entries, .. }) = section else { return None };
+        let found = btf.find(variable, BtfKind::Var);
+        Some(found.is_some_and(|found| entries.any(|entry| entry.var == found)))
     }
 
     /// Returns whether this name is that of a union.

@@ -42,7 +42,7 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Struct) => self.structure(Vec::new())?,
             TokenKind::Keyword(Keyword::Pin | Keyword::Local | Keyword::Var) => self.global(None, None)?,
             TokenKind::Keyword(Keyword::Const) => self.top_level_const()?,
-            TokenKind::Keyword(Keyword::Extern) => self.external()?,
+            TokenKind::Keyword(Keyword::Extern) => self.external(None)?,
             TokenKind::Keyword(Keyword::Fn) => ItemKind::Function(self.function(Vec::new())?),
             TokenKind::Keyword(Keyword::Impl) => {
                 self.report(
@@ -50,6 +50,10 @@ impl Parser<'_> {
                         .help("write `@struct_ops(\"name\")` above it"),
                 );
                 self.implementation(Vec::new())?
+            }
+            _ if self.starts_per_cpu() && self.ahead(1).kind == TokenKind::Keyword(Keyword::Extern) => {
+                let per_cpu = self.advance().span;
+                self.external(Some(per_cpu))?
             }
             _ if self.starts_per_cpu() => self.global(None, None)?,
             _ if self.starts_counter() => self.counter()?,
@@ -258,7 +262,7 @@ impl Parser<'_> {
         Ok(ItemKind::Enum { name, enumerators })
     }
 
-    fn external(&mut self) -> Parsed<ItemKind> {
+    fn external(&mut self, per_cpu: Option<Span>) -> Parsed<ItemKind> {
         self.advance();
         if self.at_keyword(Keyword::Fn) {
             let span = self.span();
@@ -272,7 +276,10 @@ impl Parser<'_> {
         if self.at_punct(Punct::Colon) {
             self.since_011(name.span, "variable of the kernel");
             self.advance();
-            return Ok(ItemKind::ExternVariable { name, ty: self.type_expr()? });
+            return Ok(ItemKind::ExternVariable { per_cpu, name, ty: self.type_expr()? });
+        }
+        if per_cpu.is_some() {
+            return self.unexpected("`:` and the type of the variable");
         }
         let params = self.params()?;
         let ret = if self.eat_punct(Punct::Arrow) { Some(self.type_expr()?) } else { None };

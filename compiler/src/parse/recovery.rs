@@ -51,7 +51,8 @@ impl Parser<'_> {
 
     /// Whether a variable with a value for each CPU begins here.
     pub(super) fn starts_per_cpu(&self) -> bool {
-        self.ident_ahead(0, "percpu") && self.ahead(1).kind == TokenKind::Keyword(Keyword::Var)
+        let is_variable = matches!(self.ahead(1).kind, TokenKind::Keyword(Keyword::Var | Keyword::Extern));
+        self.ident_ahead(0, "percpu") && is_variable
     }
 
     /// Whether a counter begins here.

@@ -401,6 +401,8 @@ pub enum Lack {
     Function(String),
     /// A variable of the kernel, by name.
     Variable(String),
+    /// A variable of the kernel with a value for each CPU, by name.
+    PerCpuVariable(String),
 }
 
 impl std::fmt::Display for Lack {
@@ -409,6 +411,9 @@ impl std::fmt::Display for Lack {
             Lack::Member(text) => f.write_str(text),
             Lack::Function(name) => write!(f, "neither the kernel nor a module that is loaded has `{name}`"),
             Lack::Variable(name) => write!(f, "the kernel lists no variable `{name}` in /proc/kallsyms"),
+            Lack::PerCpuVariable(name) => {
+                write!(f, "the kernel's types have no variable `{name}` with a value for each CPU")
+            }
         }
     }
 }

@@ -96,7 +96,8 @@ impl Needs {
             };
             let variable = |id: &KsymId| {
                 let ksym = model.ksyms.get(id.index())?;
-                let is_needed = ksym.kind == KsymKind::Address && ksym.presence == Presence::Required;
+                let is_variable = !matches!(ksym.kind, KsymKind::Function(_));
+                let is_needed = is_variable && ksym.presence == Presence::Required;
                 is_needed.then(|| ksym.name.as_str().to_owned())
             };
             let called = uses.subprograms.iter().filter_map(|id| model.subprograms.get(id.index()));

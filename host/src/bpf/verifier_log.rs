@@ -48,6 +48,14 @@ impl VerifierLog {
         Some(member.split_once(" (").map_or(member, |(member, _)| member))
     }
 
+    /// Returns the variable of the kernel whose address the kernel does not know, if the program was refused for that.
+    ///
+    /// Source: kernel/bpf/verifier.c, `__check_pseudo_btf_id`, v6.18.
+    pub fn unlisted_variable(&self) -> Option<&str> {
+        let name = self.reason().strip_prefix("ldimm64 failed to find the address for kernel symbol '")?;
+        name.split_once('\'').map(|(name, _)| name)
+    }
+
     /// Returns the number of lines.
     pub fn lines(&self) -> usize {
         self.text.lines().count()
@@ -87,6 +95,14 @@ mod tests {
         let log = VerifierLog::from_buffer(said).expect("not empty");
         assert_eq!(log.unfit_member(), Some("struct task_struct.se.lag"));
         assert_eq!(VerifierLog::from_buffer(LOG).expect("not empty").unfit_member(), None);
+    }
+
+    #[test]
+    fn a_variable_that_the_kernel_does_not_list_is_found() {
+        let said = b"ldimm64 failed to find the address for kernel symbol 'runqueues'.\nprocessed 1 insns\n";
+        let log = VerifierLog::from_buffer(said).expect("not empty");
+        assert_eq!(log.unlisted_variable(), Some("runqueues"));
+        assert_eq!(VerifierLog::from_buffer(LOG).expect("not empty").unlisted_variable(), None);
     }
 
     #[test]

@@ -240,6 +240,13 @@ fn explain_load(load: &LoadError) -> Explanation {
                 "run a kernel that lists it",
             );
         }
+        Some(Lack::PerCpuVariable(_)) => {
+            return because(
+                FailureKind::Unsupported,
+                "it has no variable of this name, or one value for all CPUs",
+                "run a kernel that has it, or declare it without `percpu`",
+            );
+        }
         None => {}
     }
     match (&load.verifier, load.errno) {

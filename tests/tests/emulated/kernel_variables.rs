@@ -70,6 +70,28 @@ fn variables_are_read_by_name() {
     wait_until_gone("ksvars");
 }
 
+/// Each CPU has a value, which is that of the CPU that the program runs on, or of the one that it names.
+#[test]
+fn variables_of_each_cpu_are_read() {
+    if !here_or_inside("the symbols of variables", lists("runqueues")) {
+        return;
+    }
+    let script = include_str!("scripts/kernel_variables_of_each_cpu.ks");
+    let running = Running::start("percpu", script, &[format!("--wanted={}", nix::unistd::gettid())]);
+    let processes = processes();
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let number = |name: &str| outcome.numbers(name)[0];
+    assert!(number("right") > 0 && number("wrong") == 0, "{outcome:#?}");
+    // CPUs that may come later have values, too.
+    let possible = fs::read_to_string("/sys/devices/system/cpu/possible").expect("sysfs is there");
+    let last: i64 =
+        possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse().ok()).expect("a list");
+    assert_eq!((number("cpus"), number("absent")), (last + 1, 1), "{possible} {outcome:#?}");
+    assert!((number("counted") - processes).abs() <= 4, "{processes} {outcome:#?}");
+    wait_until_gone("kscpus");
+}
+
 /// A policy names each variable.
 #[test]
 fn variables_need_a_policy() {

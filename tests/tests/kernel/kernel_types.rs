@@ -35,6 +35,31 @@ fn root_types_of_the_cache_give_the_same_offsets() {
     assert_eq!(shown[0], shown[1]);
 }
 
+/// Text of a call's argument, and at an address where nothing is.
+const UNREAD: &str = r#"
+@syscall_enter("openat") if (comm() == "cat") {
+    if (var path = str(filename)) { print("read [%s]", path) }
+    var none = str(8 as u64)
+    if (none == null && str(8 as u64, 4) == null) { print("null [%s]", none) }
+    var bytes: u8[4] = buf(filename, 1)
+    var no_bytes: u8[4] = buf(8 as u64, 4)
+    if (bytes != null && no_bytes == null) { print("first [%c] [%u]", bytes[0], no_bytes[0]) }
+}
+"#;
+
+#[test]
+fn root_text_that_cannot_be_read_is_null() {
+    let mut host = allowed();
+    let ran = finish(host.args(["-e", UNREAD, "--exec", "cat", "/dev/null", ""]));
+    for wanted in ["read [/dev/null]\nnull []\nfirst [/] [0]\n", "read []\nnull []\nfirst [\\u{0}] [0]\n"] {
+        assert!(ran.stdout.contains(wanted), "{ran:#?}");
+    }
+    assert!(!ran.stderr.contains("could not be read"), "{ran:#?}");
+    let unasked = UNREAD.replace("if (none == null && str(8 as u64, 4) == null)", "if (true)");
+    let ran = finish(allowed().args(["-e", &unasked, "--exec", "cat", "/dev/null"]));
+    assert!(ran.stdout.contains("null []") && ran.number_before(" texts could not be read") > 0, "{ran:#?}");
+}
+
 /// Asks for members that only kernels before 5.14 have, which the script declares.
 const DECLARED: &str = r#"
 struct task_struct { state: i64 }

@@ -110,10 +110,11 @@ impl<'a> Collector<'a> {
                     format!("extern {name}({params}){arrow}")
                 })
             }
-            ItemKind::ExternVariable { name, ty } => {
+            ItemKind::ExternVariable { per_cpu, name, ty } => {
                 let ty = owner.ty(ty);
                 let text = format!(": {ty}");
-                self.top(item, name, owner, DefKind::Extern, ty, |name| format!("extern {name}{text}"))
+                let word = if per_cpu.is_some() { "percpu extern" } else { "extern" };
+                self.top(item, name, owner, DefKind::Extern, ty, |name| format!("{word} {name}{text}"))
             }
             ItemKind::Function(function) => {
                 let ty = result(function, owner);

@@ -10,7 +10,8 @@ use super::memory::{Addr, Base};
 use super::sink::Sink;
 use super::storage::KernelObject;
 use super::{LocalHome, Lower, Lowerer, defer, inline, int_type};
-use crate::hir::{Expr, FuncId, Hir, HirFunction, LocalId};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, HirFunction, LocalId};
 use crate::index::IndexVec;
 
 /// The target of a `return` statement.
@@ -39,6 +40,8 @@ pub(super) struct Activation<'a> {
     pub escaping: BTreeSet<LocalId>,
     /// Locals whose address is taken: they live in memory for the whole function.
     pub exposed: BTreeSet<LocalId>,
+    /// Locals of which the script asks whether they are there.
+    pub asked: BTreeSet<LocalId>,
     /// Locals that are set once.
     pub fixed: BTreeSet<LocalId>,
     /// The kernel objects that locals point to, as far as local storage may need them.
@@ -81,6 +84,7 @@ impl<'a> Activation<'a> {
             fixed: inline::set_once(source).difference(&temporaries).copied().collect(),
             escaping: exposed.union(&temporaries).copied().collect(),
             exposed,
+            asked: asked(source),
             objects: BTreeMap::new(),
             given: BTreeMap::new(),
             outer_loops: outside.loops,
@@ -94,6 +98,21 @@ impl<'a> Activation<'a> {
             lock: None,
         }
     }
+}
+
+/// The locals whose presence bit is read.
+fn asked(function: &HirFunction) -> BTreeSet<LocalId> {
+    struct Asked(BTreeSet<LocalId>);
+    impl Visitor for Asked {
+        fn expr(&mut self, expr: &Expr) {
+            if let ExprKind::Bound(local) = expr.kind {
+                self.0.insert(local);
+            }
+        }
+    }
+    let mut found = Asked(BTreeSet::new());
+    visit::block(&mut found, &function.body);
+    found.0
 }
 
 impl Lowerer<'_> {

@@ -3,6 +3,7 @@
 use super::super::mir::{Callee, Helper, Type};
 use super::memory::{Addr, Base, access_type};
 use super::sink::Sink;
+use super::text::Unread;
 use super::{Lower, Lowerer, arithmetic, impossible, strings};
 use crate::defect::narrow;
 use crate::hir::{Expr, ExprKind, KernelBuiltin, LvalueKind};
@@ -55,9 +56,11 @@ impl Lowerer<'_> {
                 self.comm_into(to);
                 Ok(())
             }
-            ExprKind::Kernel(KernelBuiltin::Text(address)) => self.text_at_into(address, to, expr),
+            ExprKind::Kernel(KernelBuiltin::Text(address)) => {
+                self.text_at_into(address, to, expr, Unread::Counted).map(drop)
+            }
             ExprKind::Kernel(KernelBuiltin::Buffer { address, length }) => {
-                self.buffer_into(address, length, to, expr)
+                self.buffer_into(address, length, to, expr, Unread::Counted).map(drop)
             }
             ExprKind::Kernel(KernelBuiltin::Path(path)) => self.path_into(path, to, expr),
             ExprKind::Kernel(KernelBuiltin::Join { pointers, separator }) => {

@@ -243,10 +243,11 @@ impl Lowerer<'_> {
             KernelBuiltin::Enumerator { owner, name, value } => {
                 return self.enumerator(owner, name, *value, expr);
             }
-            KernelBuiltin::VariableAddress(id) => {
-                return Ok(self.builder.value(Type::I64, Op::KernelAddr(*id)));
+            KernelBuiltin::VariableAddress { variable, of_cpu } => {
+                return self.variable_address(*variable, of_cpu.as_deref());
             }
             KernelBuiltin::Exists(member) => return self.member_exists(member),
+            KernelBuiltin::IsRead(operand) => return self.is_readable(operand),
             KernelBuiltin::ContainerOf(member) => return self.container(member),
             KernelBuiltin::CutList => {
                 self.count_one(Count::CutList(expr.span));

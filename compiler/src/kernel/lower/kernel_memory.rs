@@ -14,7 +14,7 @@ use super::storage::KernelObject;
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
 use crate::builtins::context::REGISTERS;
 use crate::defect::narrow;
-use crate::hir::{Expr, ExprKind, KernelMember, LocalId, Lvalue, LvalueKind};
+use crate::hir::{Expr, ExprKind, KernelMember, KernelVariableId, LocalId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -416,6 +416,25 @@ impl Lowerer<'_> {
         Ok(address)
     }
 
+    /// The address of a variable of the kernel. The verifier knows one with a value for each CPU by its type, and lets
+    /// helpers alone say where a value is.
+    pub(super) fn variable_address(
+        &mut self,
+        variable: KernelVariableId,
+        of_cpu: Option<&Expr>,
+    ) -> Lower<Value> {
+        let symbol = self.builder.value(Type::I64, Op::KernelAddr(variable));
+        if !self.hir.kernel_variables[variable].per_cpu {
+            return Ok(symbol);
+        }
+        let (helper, args) = match of_cpu {
+            None => (Helper::ThisCpuPtr, vec![symbol]),
+            Some(cpu) => (Helper::PerCpuPtr, vec![symbol, self.word(cpu)?]),
+        };
+        let found = self.builder.call(Type::I64, Callee::Helper(helper), args);
+        Ok(self.builder.value(Type::I64, Op::Address(found)))
+    }
+
     /// An address as a number.
     pub(super) fn address_number(&mut self, address: Value) -> Value {
         match self.builder.ty(address) {
@@ -467,12 +486,19 @@ impl Lowerer<'_> {
         };
         let member = self.scalar(part.pointer)?;
         let member = self.address_number(member);
-        let offset = Op::Core(Arc::new(part.field), CoreQuestion::Offset);
-        let offset = self.builder.value(Type::I64, offset);
-        let start = self.builder.binary(BinaryOp::Sub, member, offset);
         let null = self.builder.constant(Type::I64, 0);
-        let is_null = self.builder.compare_const(Condition::Eq, member, 0);
-        Ok(self.choose(is_null, null, start))
+        let (there, miss, join) = (self.builder.block(), self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, Type::I64);
+        let is_there = self.builder.compare_const(Condition::Ne, member, 0);
+        self.builder.branch(is_there, there, miss);
+        self.builder.switch_to_sealed(there);
+        let offset = self.part_address(null, &part, miss)?;
+        let start = self.builder.binary(BinaryOp::Sub, member, offset);
+        self.builder.jump_with(join, start);
+        self.builder.switch_to_sealed(miss);
+        self.builder.jump_with(join, null);
+        self.builder.switch_to_sealed(join);
+        Ok(result)
     }
 
     /// The address of an element of an array of kernel structs; null if the array is.

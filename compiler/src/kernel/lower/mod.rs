@@ -553,7 +553,8 @@ impl<'a> Lowerer<'a> {
     }
 
     fn set_home(&mut self, id: LocalId, home: Home) -> LocalHome {
-        let present = self.active.source.locals[id].binding.then(|| self.builder.variable(Type::I32));
+        let local = &self.active.source.locals[id];
+        let present = (local.binding || local.read).then(|| self.builder.variable(Type::I32));
         let home = LocalHome { home, present };
         self.active.locals[id] = Some(home);
         home

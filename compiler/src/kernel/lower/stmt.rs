@@ -110,6 +110,9 @@ impl Lowerer<'_> {
                     self.keep_object(local, object);
                 }
                 (found, _) => {
+                    if self.set_asked(local, home, init)? {
+                        return Ok(());
+                    }
                     self.set_local(local, home, init)?;
                     found.into_iter().for_each(|(object, _)| self.keep_object(local, object));
                 }
@@ -117,6 +120,18 @@ impl Lowerer<'_> {
         }
         self.set_present(home, true);
         Ok(())
+    }
+
+    /// Sets a local to text or bytes of which the script asks whether they could be read, and its presence bit to the
+    /// answer; returns false for any other value.
+    fn set_asked(&mut self, id: LocalId, home: LocalHome, value: &Expr) -> Lower<bool> {
+        let Some(present) = home.present.filter(|_| self.active.asked.contains(&id)) else {
+            return Ok(false);
+        };
+        let Home::Memory(to) = home.home else { return Ok(false) };
+        let Some(is_read) = self.asked_read(value, Addr::of(to))? else { return Ok(false) };
+        self.builder.set(present, is_read);
+        Ok(true)
     }
 
     /// Sets a local to the value of an expression that does not read it.
@@ -205,6 +220,8 @@ impl Lowerer<'_> {
             if let Home::Alias(alias) = home.home {
                 self.unbind(alias);
             }
+        } else if self.set_asked(id, home, value)? {
+            return Ok(());
         } else {
             self.set_local(id, home, value)?;
         }

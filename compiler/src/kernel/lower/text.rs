@@ -8,49 +8,104 @@ use super::super::mir::{BinaryOp, Condition, Count, Helper, Op, Size, Type, Valu
 use super::kernel_memory::Source;
 use super::memory::{Addr, Base};
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
-use crate::hir::{Expr, ExprKind, MAX_SEPARATOR};
+use crate::hir::{Expr, ExprKind, KernelBuiltin, MAX_SEPARATOR};
 use crate::types::{IntType, TypeKind};
 
 /// Maximum number of texts that `join` takes.
 const MAX_JOINED: u64 = 20;
 
+/// What happens where text or bytes cannot be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unread {
+    /// They are empty, and the run says how often.
+    Counted,
+    /// The script asks.
+    Asked,
+}
+
 impl Lowerer<'_> {
-    /// Reads the text at an address. Text at null is empty; what cannot be read is, too, and is counted.
-    pub(super) fn text_at_into(&mut self, address: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
-        let size = self.size(expr.ty, expr.span)?;
-        let bytes = self.builder.constant(Type::I64, size.into());
-        self.read_into(address, to, size, |lowerer, address| lowerer.probe_read_text(to, bytes, address))
-    }
-
-    /// Reads bytes at an address, as many as the array has and the script asks for.
-    pub(super) fn buffer_into(&mut self, address: &Expr, length: &Expr, to: Addr, expr: &Expr) -> Lower<()> {
-        let size = self.size(expr.ty, expr.span)?;
-        let length = self.word(length)?;
-        let bytes = self.at_most(length, size.into());
-        self.read_into(address, to, size, |lowerer, address| {
-            let result = lowerer.probe_read(to, bytes, address, Source::Either);
-            lowerer.count_unread(result);
-        })
-    }
-
-    /// Zeroes the destination, and reads into it unless the address is null.
-    fn read_into(
+    /// Reads the text at an address, up to its zero byte. Text at null is empty; what cannot be read is, too, and is
+    /// counted unless the script asks. Returns whether it was read.
+    pub(super) fn text_at_into(
         &mut self,
         address: &Expr,
         to: Addr,
-        size: u32,
-        read: impl FnOnce(&mut Self, Value),
-    ) -> Lower<()> {
+        expr: &Expr,
+        unread: Unread,
+    ) -> Lower<Value> {
+        let size = self.size(expr.ty, expr.span)?;
+        let bytes = self.builder.constant(Type::I64, size.into());
+        let read = |lowerer: &mut Self, address| lowerer.probe_text_length(to, bytes, address);
+        self.read_into(address, (to, size), unread, read)
+    }
+
+    /// Reads bytes at an address, as many as the array has and the script asks for. Returns whether they were read.
+    pub(super) fn buffer_into(
+        &mut self,
+        address: &Expr,
+        length: &Expr,
+        to: Addr,
+        expr: &Expr,
+        unread: Unread,
+    ) -> Lower<Value> {
+        let size = self.size(expr.ty, expr.span)?;
+        let length = self.word(length)?;
+        let bytes = self.at_most(length, size.into());
+        let read = |lowerer: &mut Self, address| lowerer.probe_read(to, bytes, address, Source::Either);
+        self.read_into(address, (to, size), unread, read)
+    }
+
+    /// Zeroes the destination, and reads into it unless the address is null. Returns whether the helper did so.
+    fn read_into(
+        &mut self,
+        address: &Expr,
+        (to, size): (Addr, u32),
+        unread: Unread,
+        read: impl FnOnce(&mut Self, Value) -> Value,
+    ) -> Lower<Value> {
         let address = self.word(address)?;
         self.zero(to, size);
         let [there, join] = std::array::from_fn(|_| self.builder.block());
+        let is_read = self.builder.param(join, Type::I32);
         let is_there = self.builder.compare_const(Condition::Ne, address, 0);
-        self.builder.branch(is_there, there, join);
+        let no = self.builder.constant(Type::I32, 0);
+        let absent = self.builder.block();
+        self.builder.branch(is_there, there, absent);
+        self.builder.switch_to_sealed(absent);
+        self.builder.jump_with(join, no);
         self.builder.switch_to_sealed(there);
-        read(self, address);
-        self.builder.jump(join);
+        let result = read(self, address);
+        if let Unread::Counted = unread {
+            self.count_unread(result);
+        }
+        let succeeded = self.builder.compare_const(Condition::SGe, result, 0);
+        self.builder.jump_with(join, succeeded);
         self.builder.switch_to_sealed(join);
-        Ok(())
+        Ok(is_read)
+    }
+
+    /// Whether text or bytes can be read, which the script asks without keeping them.
+    pub(super) fn is_readable(&mut self, operand: &Expr) -> Lower<Value> {
+        let size = self.size(operand.ty, operand.span)?;
+        let slot = self.builder.slot(size);
+        match self.asked_read(operand, Addr::of(Base::Slot(slot)))? {
+            Some(is_read) => Ok(is_read),
+            None => impossible(operand.span, "a question about this value"),
+        }
+    }
+
+    /// Reads text or bytes of which the script asks whether they can be read; returns the answer, none for other values.
+    pub(super) fn asked_read(&mut self, value: &Expr, to: Addr) -> Lower<Option<Value>> {
+        let is_read = match &value.kind {
+            ExprKind::Kernel(KernelBuiltin::Text(address)) => {
+                self.text_at_into(address, to, value, Unread::Asked)?
+            }
+            ExprKind::Kernel(KernelBuiltin::Buffer { address, length }) => {
+                self.buffer_into(address, length, to, value, Unread::Asked)?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(is_read))
     }
 
     /// A number of 64 bits.

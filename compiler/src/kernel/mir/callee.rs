@@ -59,6 +59,10 @@ pub enum Helper {
     GetCurrentCgroupId,
     /// `(context) -> number`
     GetAttachCookie,
+    /// `(variable of each CPU, CPU) -> pointer to its value there, or null if there is no such CPU`
+    PerCpuPtr,
+    /// `(variable of each CPU) -> pointer to its value on this CPU`
+    ThisCpuPtr,
     /// `(to, bytes, kernel address) -> 0 or -errno`; all zero on failure
     ProbeReadKernel,
     /// `(to, bytes, user address) -> 0 or -errno`; all zero on failure
@@ -139,6 +143,8 @@ impl Helper {
             Helper::TailCall => "bpf_tail_call",
             Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
             Helper::GetAttachCookie => "bpf_get_attach_cookie",
+            Helper::PerCpuPtr => "bpf_per_cpu_ptr",
+            Helper::ThisCpuPtr => "bpf_this_cpu_ptr",
             Helper::ProbeReadKernel => "bpf_probe_read_kernel",
             Helper::ProbeReadUser => "bpf_probe_read_user",
             Helper::ProbeReadKernelStr => "bpf_probe_read_kernel_str",

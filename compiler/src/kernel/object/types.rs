@@ -74,17 +74,24 @@ impl Assembly<'_> {
         let hir = self.hir;
         match hir.types.kind(id) {
             TypeKind::Void => btf::TypeId::VOID,
-            TypeKind::Ptr(to) => {
-                let to = match hir.types.kind(*to) {
-                    TypeKind::Struct(def) => {
-                        let name = &hir.types.struct_def(*def).name;
-                        self.builder.btf().structure(name, 0, &[])
-                    }
-                    _ => self.foreign(*to),
-                };
+            TypeKind::Ptr(_) => {
+                let to = self.pointee(id);
                 self.builder.btf().ptr(to)
             }
             _ => self.ty(id),
+        }
+    }
+
+    /// The BTF type that a pointer of the kernel points to; a struct has its name alone.
+    pub(super) fn pointee(&mut self, pointer: TypeId) -> btf::TypeId {
+        let hir = self.hir;
+        let TypeKind::Ptr(to) = hir.types.kind(pointer) else { return btf::TypeId::VOID };
+        match hir.types.kind(*to) {
+            TypeKind::Struct(def) => {
+                let name = &hir.types.struct_def(*def).name;
+                self.builder.btf().structure(name, 0, &[])
+            }
+            _ => self.foreign(*to),
         }
     }
 

@@ -22,9 +22,14 @@ use crate::kernel::mir::{Block, Callee, Helper, Inst, Kfunc, MirFunction, Op, Si
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let aliases = AliasAnalysis::new(function, &flow.order);
     let mut ends: IndexVec<Block, BlockEnd> = function.blocks.iter().map(|_| BlockEnd::default()).collect();
+    let varying = function.insts().any(|inst| {
+        let store = matches!(inst.op, Op::Store { .. }).then(|| aliases.accessed(&inst.op)).flatten();
+        store.is_some_and(|location| location.root == Root::Frame && !location.exact)
+    });
     let mut finder = Finder {
         function,
         aliases,
+        varying,
         replacements: Replacements::default(),
         constants: constants(function),
         changes: Vec::new(),
@@ -154,6 +159,10 @@ struct Finder<'a> {
     aliases: AliasAnalysis<'a>,
     replacements: Replacements,
     constants: IndexVec<Value, Option<u64>>,
+    /// Whether a store to the frame varies in its offset. Linux 6.1 takes a constant in the frame for one value: where
+    /// such a store overwrites a part of it, the other part cannot be read any more. A constant that is put together
+    /// from several would be copied as one. Source: kernel/bpf/verifier.c, `check_stack_write_var_off`, v6.1.
+    varying: bool,
     changes: Vec<((Block, usize), Op)>,
     /// Stores of content that is already there.
     useless: Vec<(Block, usize)>,
@@ -221,7 +230,12 @@ impl Finder<'_> {
             return;
         }
         let ty = self.function.values[result];
-        if let (Some(bits), Some(_)) = (bytes_of(known, location), ty.bits()) {
+        let whole = match part_of(known, location) {
+            Some(KnownContent { held: Held::Bytes(bits), .. }) => Some(bits),
+            _ if self.varying => None,
+            _ => bytes_of(known, location),
+        };
+        if let (Some(bits), Some(_)) = (whole, ty.bits()) {
             return self.changes.push((at, Op::Const(bits)));
         }
         let there = known.contents.iter().find(|one| {

@@ -177,13 +177,18 @@ struct Kfunc {
     presence: Presence,
 }
 
+struct KernelVariable {
+    name: String,
+    ty: TypeId,
+}
+
 /// Builder of an object. The same calls give the same bytes.
 pub struct ObjectBuilder {
     btf: BtfBuilder,
     maps: Vec<MapDef>,
     globals: Vec<GlobalDef>,
     kfuncs: Vec<Kfunc>,
-    kernel_variables: Vec<String>,
+    kernel_variables: Vec<KernelVariable>,
     functions: Vec<ObjectFunction>,
     struct_ops: Vec<StructOpsDef>,
     sections: Vec<(&'static str, Vec<u8>)>,
@@ -252,9 +257,10 @@ impl ObjectBuilder {
         KfuncRef(last_index(self.kfuncs.len()))
     }
 
-    /// Adds a variable of the kernel whose address programs take.
-    pub fn add_kernel_variable(&mut self, name: &str) -> KernelVariableRef {
-        self.kernel_variables.push(name.to_owned());
+    /// Adds a variable of the kernel whose address programs take. One with a type is looked up in the kernel's types, one
+    /// without (`TypeId::VOID`) among its symbols.
+    pub fn add_kernel_variable(&mut self, name: &str, ty: TypeId) -> KernelVariableRef {
+        self.kernel_variables.push(KernelVariable { name: name.to_owned(), ty });
         KernelVariableRef(last_index(self.kernel_variables.len()))
     }
 
@@ -302,7 +308,7 @@ impl ObjectBuilder {
             Symbol::Global(global) => &self.globals.get(global.0 as usize)?.name,
             Symbol::Function(function) => &self.functions.get(function.0 as usize)?.decl.name,
             Symbol::Kfunc(kfunc) => &self.kfuncs.get(kfunc.0 as usize)?.name,
-            Symbol::KernelVariable(variable) => self.kernel_variables.get(variable.0 as usize)?,
+            Symbol::KernelVariable(variable) => &self.kernel_variables.get(variable.0 as usize)?.name,
         };
         Some(name.clone())
     }
@@ -328,7 +334,7 @@ impl ObjectBuilder {
         let maps = self.maps.iter().map(|map| (&map.name, "map"));
         let globals = self.globals.iter().map(|global| (&global.name, "variable"));
         let kfuncs = self.kfuncs.iter().map(|kfunc| (&kfunc.name, "kernel function"));
-        let variables = self.kernel_variables.iter().map(|name| (name, "variable of the kernel"));
+        let variables = self.kernel_variables.iter().map(|one| (&one.name, "variable of the kernel"));
         let kfuncs = kfuncs.chain(variables);
         let functions = self.functions.iter().map(|function| (&function.decl.name, "function"));
         let struct_ops = self.struct_ops.iter().map(|def| (&def.name, "struct of the kernel"));
@@ -345,7 +351,7 @@ impl ObjectBuilder {
     }
 
     /// Adds the BTF section `.ksyms`, by which libbpf distinguishes functions and variables of the kernel from other
-    /// externs. A variable has no type there: libbpf looks it up among the symbols of the kernel.
+    /// externs.
     fn describe_ksyms(&mut self) {
         if self.kfuncs.is_empty() && self.kernel_variables.is_empty() {
             return;
@@ -358,9 +364,9 @@ impl ObjectBuilder {
             let var = self.btf.func(&kfunc.name, kfunc.proto, FuncLinkage::Extern);
             entries.push(DatasecEntry { var, offset: 0, size: 0 });
         }
-        for name in &self.kernel_variables {
-            let void = self.btf.constant(TypeId::VOID);
-            let var = self.btf.var(name, void, VarLinkage::Extern);
+        for KernelVariable { name, ty } in &self.kernel_variables {
+            let constant = self.btf.constant(*ty);
+            let var = self.btf.var(name, constant, VarLinkage::Extern);
             entries.push(DatasecEntry { var, offset: 0, size: 0 });
         }
         self.btf.datasec(".ksyms", 0, &entries);

@@ -168,8 +168,8 @@ impl Writer {
             let symbol = self.file.external(&kfunc.name, kfunc.presence);
             self.kfuncs.push(symbol);
         }
-        for name in &builder.kernel_variables {
-            let symbol = self.file.external(name, Presence::Required);
+        for variable in &builder.kernel_variables {
+            let symbol = self.file.external(&variable.name, Presence::Required);
             self.kernel_variables.push(symbol);
         }
     }

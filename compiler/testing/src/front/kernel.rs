@@ -38,10 +38,13 @@ impl Scalars {
     }
 }
 
-/// A variable with a value for each CPU. Most kernels describe no others.
+/// Variables with a value for each CPU. Most kernels describe no others.
 fn variables(btf: &mut BtfBuilder, scalars: &Scalars) {
-    let var = btf.var("runqueues", scalars.ulong, VarLinkage::Global);
-    btf.datasec(".data..percpu", 8, &[DatasecEntry { var, offset: 0, size: 8 }]);
+    let queue = btf.structure("rq", 4, &[Member::at("nr_running", scalars.uint, 0)]);
+    let queues = btf.var("runqueues", queue, VarLinkage::Global);
+    let counts = btf.var("process_counts", scalars.ulong, VarLinkage::Global);
+    let entry = |var, offset, size| DatasecEntry { var, offset, size };
+    btf.datasec(".data..percpu", 16, &[entry(queues, 0, 4), entry(counts, 8, 8)]);
 }
 
 /// `vfs_read`, `vfs_write`, and a function for programs.

@@ -599,6 +599,47 @@ pub fn read(generator: &mut Gen) -> Option<Node> {
     Some(generator.in_order(stmts))
 }
 
+/// Generates a read of text or bytes at any address, and asks whether there was one.
+pub fn text(generator: &mut Gen) -> Option<Node> {
+    const BYTES: u32 = 24;
+    if !generator.kernel_only || generator.function.loops > 1 || !generator.claim_bytes(BYTES) {
+        return None;
+    }
+    let address = Ty::Int(U64);
+    let mut children = vec![generator.unknown(&address)];
+    let name = generator.name("t");
+    let (template, ty) = match generator.rng.below(4) {
+        0 => {
+            let inside = generator.block(|generator| {
+                generator.declare(&name, &Ty::Str(BYTES));
+                generator.stmts(3)
+            });
+            children.extend([inside, generator.body()]);
+            return Some(Node::stmt(&format!("if (var {name} = str($, {BYTES})) $ else $"), children));
+        }
+        1 => {
+            children.push(generator.body());
+            return Some(Node::stmt(&format!("if (str($, {BYTES}) != null) $"), children));
+        }
+        2 => (format!("var {name}: u8[{BYTES}] = buf($, $)"), None),
+        _ => (format!("var {name} = str($, {BYTES})"), Some(Ty::Str(BYTES))),
+    };
+    if ty.is_none() {
+        children.push(generator.unknown(&address));
+    }
+    children.push(generator.body());
+    let again = match &ty {
+        Some(_) if generator.rng.one_in(2) => {
+            children.insert(1, generator.unknown(&address));
+            format!("{name} = str($, {BYTES})\n")
+        }
+        _ => String::new(),
+    };
+    let asked = Node::stmt(&format!("{template}\n{again}if ({name} == null) $"), children);
+    ty.into_iter().for_each(|ty| generator.declare(&name, &ty));
+    Some(asked)
+}
+
 /// Generates a member reachable through a pointer to a struct of the kernel.
 pub fn number(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let Ty::Int(int) = ty else { return None };

@@ -43,6 +43,7 @@ const PRODUCTIONS: &[(usize, &str, Production)] = &[
     (1, "record of a ring in branches", state::open_record),
     (1, "call of the kernel's helper as a statement", kernel_call),
     (3, "member of a kernel struct", kernel_memory::read),
+    (1, "text or bytes that may be unreadable", kernel_memory::text),
 ];
 
 /// Returns the constructs that statements can be instances of.

@@ -200,6 +200,29 @@ fn lf_149_variables_of_the_kernel() {
 }
 
 #[test]
+fn lf_152_text_that_cannot_be_read_is_null() {
+    let ask = "var p: u64 = 8\nif (var s = str(p)) { n = 1 }\nvar t = str(p, 8)\nif (t == null) { n = 2 }\n\
+               if (str(p) != null) { n = 3 }\nvar b: u8[4] = buf(p, 4)\nif (b == null) { n = 4 }";
+    accepts(in_program("var n: u32 = 0", ask));
+    warns(in_program("var n: u32 = 0", "var s: str(8) = \"a\"\nif (s == null) { n = 1 }"), "KS0420");
+    refuses(in_main("", "var p: u64 = 8\nif (var s = str(p)) { }"), "KS0306");
+}
+
+#[test]
+fn lf_153_variables_of_the_kernel_with_a_value_for_each_cpu() {
+    let variables = "percpu extern runqueues: rq\npercpu extern process_counts: u64\nextern total_forks: u64";
+    accepts(in_program(
+        variables,
+        "var n = process_counts\nvar p = per_cpu_ptr(process_counts, 1)\nif (p != null) { n += *p }",
+    ));
+    refuses(in_program(variables, "process_counts = 3"), "KS0612");
+    refuses(in_program(variables, "var p = per_cpu_ptr(total_forks, 1)"), "KS0401");
+    refuses(in_main(variables, "var n = process_counts"), "KS0306");
+    refuses("percpu extern f(a: u32) -> u32", "KS0201");
+    refuses_strict(in_program(variables, ""), "KS0201");
+}
+
+#[test]
 fn lf_150_entries_of_inner_maps() {
     let maps = "struct S { n: u64, list: u32[4] }\nvar h : hash<str(8), array<u32, S>(4)>(8)\n\
                 var a : array<u32, hash<u64, u64>(4)>(8)\nvar l : hash<u32, lru_hash<u32, u64>(4)>(8)";

@@ -11,13 +11,15 @@
 //! | LF-149 | ✓ `extern name: type` reads a variable of the kernel; ✗ writing it (KS0612), ✗ in userspace |
 //! | LF-150 | B `m[a][b]` is an entry of an inner map of `hash<K, hash<L, V>(N)>(M)`; ✗ three levels, other kinds (KS0602), ✗ creating and deleting inner maps in programs (KS0608) |
 //! | LF-151 | ✓ `@column("heading", "unit")` before a field, a map or a variable; ✗ before structs (KS0626), ✗ units of texts |
+//! | LF-152 | ✓ `if (var s = str(p))`, `s == null` and `str(p) != null` ask whether text can be read, so for `buf`; ✗ in userspace |
+//! | LF-153 | ✓ `percpu extern name: type` reads the value of the running CPU, `per_cpu_ptr(name, n)` points to that of another; ✗ variables without one (KS0525), ✗ in userspace |
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 /// Number of rows of the table.
-const ROWS: u32 = 151;
+const ROWS: u32 = 153;
 
 /// Rows that are not tested completely, with the missing feature.
 const OPEN_ROWS: &[(u32, &str)] = &[];

@@ -188,7 +188,10 @@ impl Trees<'_> {
                     None => AstFunction { docs, ..self.function(name, attributes) },
                 })
             }
-            11 => ItemKind::ExternVariable { name, ty: self.ty(false) },
+            11 => {
+                let per_cpu = self.maybe(|trees| trees.span);
+                ItemKind::ExternVariable { per_cpu, name, ty: self.ty(false) }
+            }
             _ => ItemKind::Impl {
                 attributes: self.some(1, 3, Self::attribute),
                 name,

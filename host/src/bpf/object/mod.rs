@@ -677,8 +677,10 @@ fn load_error(admitted: &Admitted, refused: Refused) -> BpfError {
         let other = || format!("`{unfit}` has another type in this kernel");
         Some(Lack::Member(members::missing(model, program).unwrap_or_else(other)))
     });
+    let variable = verifier.as_ref().and_then(|(_, log)| log.unlisted_variable());
+    let variable = variable.map(|name| Lack::Variable(name.to_owned()));
     let missing = |line: &String| missing_function(line).or_else(|| missing_variable(line));
-    let lacks = member.or_else(|| libbpf.iter().find_map(missing));
+    let lacks = member.or(variable).or_else(|| libbpf.iter().find_map(missing));
     BpfError::Load(Box::new(LoadError {
         object: admitted.object().name().to_owned(),
         is_script: is_script(model),
@@ -700,10 +702,14 @@ fn missing_function(line: &str) -> Option<Lack> {
     rest.starts_with(": not found").then(|| Lack::Function(name.to_owned()))
 }
 
-/// Extracts from a line of libbpf the variable of the kernel that it did not find among its symbols.
+/// Extracts from a line of libbpf the variable of the kernel that it did not find among its symbols or its types.
 ///
-/// Source: libbpf v1.7, `bpf_object__resolve_externs`.
+/// Source: libbpf v1.7, `bpf_object__resolve_externs` and `bpf_object__resolve_ksym_var_btf_id`.
 fn missing_variable(line: &str) -> Option<Lack> {
+    if let Some((_, name)) = line.split_once("extern (var ksym) '") {
+        let (name, rest) = name.split_once('\'')?;
+        return rest.starts_with(": not found").then(|| Lack::PerCpuVariable(name.to_owned()));
+    }
     let (_, name) = line.split_once("extern '")?;
     let (name, rest) = name.split_once('\'')?;
     rest.starts_with(" (strong): not resolved").then(|| Lack::Variable(name.to_owned()))
