@@ -4,6 +4,8 @@
 //! instructions, and the number of spill slots. `r10` is the frame pointer and is not allocated; a call
 //! clobbers `r0` to `r5`.
 
+mod moves;
+
 use regalloc2::{
     Algorithm, Allocation, Edit, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, ProgPoint, RegClass,
     RegallocOptions, VReg,
@@ -72,7 +74,9 @@ pub fn allocate(function: &IselFunction, checks: Checks) -> Result<Registers, Al
         checker.prepare(&output);
         checker.run().map_err(|errors| AllocationError::Checker(format!("{errors:?}")))?;
     }
-    Ok(registers(&graph, &output))
+    let mut registers = registers(&graph, &output);
+    moves::simplify(&graph, &mut registers);
+    Ok(registers)
 }
 
 fn preg(number: usize) -> PReg {

@@ -1,10 +1,11 @@
 //! Tail merging: replaces blocks with the same instructions and the same terminator by one block, and the same ends
-//! of different blocks by one that both jump to.
+//! of different blocks by one that both jump to. Blocks that differ in the address of one variable only, as those that
+//! count, share one that gets the address.
 
 use super::changes::Changes;
 use crate::index::{FastMap, Id, IndexVec};
 use crate::kernel::mir::flow::Flow;
-use crate::kernel::mir::{Block, MirFunction, Op, SlotData, Target, Terminator, Value};
+use crate::kernel::mir::{Block, MirFunction, Op, Origin, SlotData, Target, Terminator, Type, Value};
 
 /// Runs tail merging on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
@@ -25,7 +26,8 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
         }
     }
     if !changed {
-        return Changes::CONTROL_FLOW.when(merge_ends(function, flow, &same));
+        let merged = merge_but_for_addresses(function, flow, &same) || merge_ends(function, flow, &same);
+        return Changes::CONTROL_FLOW.when(merged);
     }
     for block in &flow.order {
         let term = &mut function.blocks[*block].term;
@@ -97,6 +99,48 @@ fn short_jump(function: &MirFunction, block: Block, same: &FastMap<Value, Value>
         op
     });
     Some((ops.collect(), target.args.clone(), vec![target.block]))
+}
+
+/// Merges short jumps that differ in the address of a variable; returns whether there were any.
+fn merge_but_for_addresses(function: &mut MirFunction, flow: &Flow, same: &FastMap<Value, Value>) -> bool {
+    let mut groups: FastMap<(BlockContent, bool), Vec<(Block, Value)>> = FastMap::default();
+    let definitions = function.definitions();
+    let any = Value::new(function.values.len());
+    for block in flow.order.iter().filter(|block| **block != function.entry()) {
+        if !function.blocks[*block].params.is_empty() {
+            continue;
+        }
+        let Some((mut ops, ends, next)) = short_jump(function, *block, same) else { continue };
+        let is_address = |value: &Value| {
+            definitions[*value].is_some_and(Op::is_leaf)
+                && function.values[*value] == Type::Ptr(Origin::Global)
+        };
+        let Some(address) = ops.iter().flat_map(|op| op.operands()).find(is_address) else { continue };
+        let but_for_it = |value: Value| if value == address { any } else { value };
+        ops.iter_mut().for_each(|op| op.map_operands(&mut |value| but_for_it(value)));
+        let ends = ends.into_iter().map(but_for_it).collect();
+        // An edge into a loop stays apart from the edges back to its header.
+        let is_back = next.iter().any(|header| flow.dominators.dominates(*header, *block));
+        groups.entry(((ops, ends, next), is_back)).or_default().push((*block, address));
+    }
+    let mut groups: Vec<Vec<(Block, Value)>> = groups.into_values().filter(|group| group.len() > 1).collect();
+    groups.sort_unstable();
+    for group in &groups {
+        let (first, address) = group[0];
+        let end = function.split(first, 0);
+        let given = function.values.push(function.values[address]);
+        let data = &mut function.blocks[end];
+        data.params.push(given);
+        let mut replace = |value: Value| if value == address { given } else { value };
+        data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut replace));
+        data.term.map_operands(&mut replace);
+        for (block, address) in group {
+            let data = &mut function.blocks[*block];
+            data.insts.clear();
+            data.term = Terminator::Jump(Target { block: end, args: vec![*address] });
+        }
+    }
+    !groups.is_empty()
 }
 
 /// The least number of instructions that two blocks share at their ends, if a jump follows: the blocks get another jump
