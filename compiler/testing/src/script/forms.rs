@@ -127,6 +127,8 @@ pub const HELD: [&str; 5] = [
 
 /// The type to which pointers are cast if the result depends on addresses, and in no other case.
 pub const BYTES: &str = "*u8";
+/// The end of each read of text at any address.
+pub const TEXT_END: &str = ", 24)";
 
 impl Gen {
     fn any_pointer(&mut self) -> Option<Var> {

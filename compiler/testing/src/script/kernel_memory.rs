@@ -3,6 +3,7 @@
 //!
 //! Linux 6.1 to 6.18 have all these members with these types.
 
+use super::forms::TEXT_END;
 use super::rng::Rng;
 use super::scope::{Gen, Var};
 use super::tree::Node;
@@ -615,14 +616,14 @@ pub fn text(generator: &mut Gen) -> Option<Node> {
                 generator.stmts(3)
             });
             children.extend([inside, generator.body()]);
-            return Some(Node::stmt(&format!("if (var {name} = str($, {BYTES})) $ else $"), children));
+            return Some(Node::stmt(&format!("if (var {name} = str(${TEXT_END}) $ else $"), children));
         }
         1 => {
             children.push(generator.body());
-            return Some(Node::stmt(&format!("if (str($, {BYTES}) != null) $"), children));
+            return Some(Node::stmt(&format!("if (str(${TEXT_END} != null) $"), children));
         }
         2 => (format!("var {name}: u8[{BYTES}] = buf($, $)"), None),
-        _ => (format!("var {name} = str($, {BYTES})"), Some(Ty::Str(BYTES))),
+        _ => (format!("var {name} = str(${TEXT_END}"), Some(Ty::Str(BYTES))),
     };
     if ty.is_none() {
         children.push(generator.unknown(&address));
@@ -631,7 +632,7 @@ pub fn text(generator: &mut Gen) -> Option<Node> {
     let again = match &ty {
         Some(_) if generator.rng.one_in(2) => {
             children.insert(1, generator.unknown(&address));
-            format!("{name} = str($, {BYTES})\n")
+            format!("{name} = str(${TEXT_END}\n")
         }
         _ => String::new(),
     };

@@ -114,13 +114,15 @@ const REPLACED: [(&str, &str); 7] = [
 ];
 
 /// Features that scripts do not use: ring buffers and lines printed into one; map iterations, whose order
-/// differs between executors; addresses as numbers; kernel functions, other kinds of kernel maps, and a
+/// differs between executors; addresses as numbers, and what lies there; kernel functions, other kinds of kernel maps, and a
 /// second program.
-const APART: [&str; 10] = [
+const APART: [&str; 12] = [
     "ringbuf<",
     "print(",
     "for (w",
     script::forms::BYTES,
+    script::forms::TEXT_END,
+    "buf(",
     "bpf_",
     "attachment_id(",
     ": queue<",
