@@ -330,7 +330,10 @@ fn of_expr<'e>(expr: &'e ast::Expr, uses: &mut Vec<Indexed<'e>>) {
                 }
                 _ => of_expr(callee, uses),
             }
-            args.iter().for_each(|arg| of_expr(arg, uses));
+            // `container_of(p, task_struct, pid_links[0])`: a part of a struct, not an entry.
+            let is_part = |at| at == 2 && matches!(named(callee), Some(("container_of" | "list", _)));
+            let values = args.iter().enumerate().filter(|(at, _)| !is_part(*at));
+            values.for_each(|(_, arg)| of_expr(arg, uses));
         }
         _ => expr.parts().into_iter().for_each(|part| of_expr(part, uses)),
     }

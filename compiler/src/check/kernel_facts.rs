@@ -193,9 +193,7 @@ impl Body<'_, '_> {
         member: &ast::Expr,
         span: Span,
     ) -> Option<Typed> {
-        let (ast::ExprKind::Name(owner_name), ast::ExprKind::Name(member_name)) =
-            (&strip(owner).kind, &strip(member).kind)
-        else {
+        let ast::ExprKind::Name(owner_name) = &strip(owner).kind else {
             self.report(
                 Diagnostic::error(
                     401,
@@ -222,15 +220,52 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(303, owner.span, text));
             return None;
         };
-        let name = ast::Ident { name: member_name.clone(), span: member.span };
-        let field = self.checker.kernel_member(id, &name)?;
         let ty = self.checker.types.intern(TypeKind::Ptr(structure));
         let start = Expr { kind: ExprKind::Convert(Box::new(pointer)), ty, span };
         let whole = Lvalue { kind: LvalueKind::Deref(Box::new(start)), ty: structure, span };
-        let member_type = self.checker.types.struct_def(id).fields[field].ty;
-        let kind = LvalueKind::Field { base: Box::new(whole), field };
-        let operand = self.address_expr(Lvalue { kind, ty: member_type, span });
+        let part = self.part_of(whole, id, member)?;
+        let operand = self.address_expr(part);
         Some(self.kernel_builtin(KernelBuiltin::ContainerOf(Box::new(operand)), ty, span))
+    }
+
+    /// Checks a part of a struct of the kernel, as an lvalue without the struct: `sibling`, `se.run_node`, `pid_links[0]`.
+    fn part_of(&mut self, whole: Lvalue, id: StructId, part: &ast::Expr) -> Option<Lvalue> {
+        let span = part.span;
+        match &strip(part).kind {
+            ast::ExprKind::Name(name) => {
+                let name = ast::Ident { name: name.clone(), span };
+                self.part_member(whole, id, &name, span)
+            }
+            ast::ExprKind::Field { base, arrow: false, name } => {
+                let base = self.part_of(whole, id, base)?;
+                match self.checker.types.kernel_struct(base.ty) {
+                    Some(id) => self.part_member(base, id, name, span),
+                    None => {
+                        let text = format!("a `{}` has no member `{}`", self.type_name(base.ty), name.name);
+                        self.report(Diagnostic::error(304, name.span, text));
+                        None
+                    }
+                }
+            }
+            ast::ExprKind::Index(base, index) => {
+                let base = self.part_of(whole, id, base)?;
+                let index = self.not_last(|body| body.expr(index, None));
+                self.array_element(base, index, span)
+            }
+            _ => {
+                self.report(
+                    Diagnostic::error(401, span, "expected a member of the struct")
+                        .help("such as `sibling`, `se.run_node` or `pid_links[0]`"),
+                );
+                None
+            }
+        }
+    }
+
+    fn part_member(&mut self, whole: Lvalue, id: StructId, name: &ast::Ident, span: Span) -> Option<Lvalue> {
+        let field = self.checker.kernel_member(id, name)?;
+        let ty = self.checker.types.struct_def(id).fields[field].ty;
+        Some(Lvalue { kind: LvalueKind::Field { base: Box::new(whole), field }, ty, span })
     }
 
     fn address_expr(&mut self, lvalue: Lvalue) -> Expr {

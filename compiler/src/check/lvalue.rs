@@ -134,6 +134,11 @@ impl Body<'_, '_> {
         if let TypeKind::Ptr(_) = self.checker.types.kind(base.ty) {
             return self.pointer_element(base, index, span);
         }
+        self.array_element(base, index, span)
+    }
+
+    /// Checks an element of an array or a text.
+    pub(super) fn array_element(&mut self, base: Lvalue, index: Typed, span: Span) -> Option<Lvalue> {
         let (ty, len) = match self.checker.types.kind(base.ty) {
             TypeKind::Array(element, len) => (*element, *len),
             TypeKind::Str(size) => (self.checker.types.common().char, u64::from(*size)),

@@ -35,6 +35,31 @@ fn root_types_of_the_cache_give_the_same_offsets() {
     assert_eq!(shown[0], shown[1]);
 }
 
+/// The struct around a part of its part and an element, and a list whose elements are in it by an element.
+const PARTS: &str = r#"
+@raw_tracepoint("sched_process_exec") if (comm() == "sh") {
+    var node = &p->se.run_node
+    var k: u32 = 2
+    var of_part = container_of(node, task_struct, se.run_node)
+    var of_element = container_of(&p->pid_links[1], task_struct, pid_links[1])
+    var of_varying = container_of(&p->pid_links[k], task_struct, pid_links[k])
+    var beyond = container_of(node, task_struct, pid_links[k + 2])
+    print("same %d %d %d %d", of_part == p, of_element == p, of_varying == p, beyond == null)
+}
+@raw_tracepoint("sched_process_exit") if (comm() == "sh") {
+    var pid = p->thread_pid
+    for (i, task in list(&pid->tasks[PIDTYPE_TGID], task_struct, pid_links[PIDTYPE_TGID])) {
+        print("listed %d", task->pid == p->pid)
+    }
+}
+"#;
+
+#[test]
+fn root_structs_are_found_around_parts_of_their_members() {
+    let ran = finish(allowed().args(["-e", PARTS, "--exec", "sh", "-c", "true"]));
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("same 1 1 1 1\nlisted 1\n", ""), "{ran:#?}");
+}
+
 /// Text of a call's argument, and at an address where nothing is.
 const UNREAD: &str = r#"
 @syscall_enter("openat") if (comm() == "cat") {
