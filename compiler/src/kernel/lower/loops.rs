@@ -247,7 +247,8 @@ impl Lowerer<'_> {
         let first = self.scalar(start)?;
         let limit = self.scalar(end)?;
         let range = LoopRange { variable, int, constant, first, limit };
-        let body = LoopBody { variable, int, exposed, element: None, stmts: body, span };
+        let indexes = indexes(body, local);
+        let body = LoopBody { variable, int, exposed, element: None, indexes, stmts: body, span };
         if constant.is_some_and(|iterations| self.is_small(local, iterations, body.stmts)) {
             return self.ordinary_loop(&range, &body);
         }
@@ -274,7 +275,7 @@ impl Lowerer<'_> {
         let limit = self.builder.constant(int_type(int), len);
         let range = LoopRange { variable, int, constant: Some(len), first, limit };
         let element = Some(ArrayElement { array, len, value });
-        let body = LoopBody { variable, int, exposed, element, stmts: body, span };
+        let body = LoopBody { variable, int, exposed, element, indexes: true, stmts: body, span };
         let bytes = self.types().size(self.active.source.locals[value].ty);
         if len.saturating_mul(bytes) <= 64 && self.is_small(key, len, body.stmts) {
             return self.ordinary_loop(&range, &body);
@@ -363,6 +364,15 @@ impl Lowerer<'_> {
         let iteration = self.enter_iterator(IterationSource::Numbers(iterations), body.stmts);
         let item = self.builder.value(Type::Ptr(Origin::IterCounter), Op::NonNull(iteration.item));
         let index = self.builder.value(Type::I32, Op::Load { size: Size::W, base: item, offset: 0 });
+        // The verifier does not know how many iterations there are. One comparison for all indices says so.
+        let index = match constant.filter(|count| body.indexes && *count > 0) {
+            Some(count) => {
+                let wide = self.builder.value(Type::I64, Op::ZeroExtend(index));
+                let below = self.below(wide, count, iteration.header);
+                self.builder.value(Type::I32, Op::Truncate(below))
+            }
+            None => index,
+        };
         let u32 = IntType { bits: 32, signed: false };
         let index = arithmetic::convert(&mut self.builder, u32, int, index);
         let value = arithmetic::binary(&mut self.builder, crate::hir::BinaryOp::Add, int, first, index);
@@ -439,6 +449,8 @@ struct LoopBody<'b> {
     /// The memory that also holds the loop variable, if its address is taken.
     exposed: Option<Base>,
     element: Option<ArrayElement>,
+    /// Whether the loop variable is part of an index.
+    indexes: bool,
     stmts: &'b [Stmt],
     /// The span of the whole statement.
     span: Span,
@@ -497,6 +509,32 @@ fn exceeds(int: IntType, constant: Option<u64>) -> bool {
         Some(iterations) => iterations > MAX_ITERATIONS,
         None => int.bits > 16,
     }
+}
+
+/// Whether these statements have an element of an array at a variable, or at a number next to it.
+fn indexes(body: &[Stmt], variable: LocalId) -> bool {
+    struct Indices {
+        variable: LocalId,
+        found: bool,
+    }
+    impl Visitor for Indices {
+        fn lvalue(&mut self, lvalue: &Lvalue) {
+            if let LvalueKind::Index { index, .. } = &lvalue.kind {
+                self.found |= is_near(index, self.variable);
+            }
+        }
+    }
+    fn is_near(index: &Expr, variable: LocalId) -> bool {
+        match &index.kind {
+            ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => *local == variable,
+            ExprKind::Convert(inner) => is_near(inner, variable),
+            ExprKind::Binary(crate::hir::BinaryOp::Add, a, b) => is_near(a, variable) || is_near(b, variable),
+            _ => false,
+        }
+    }
+    let mut indices = Indices { variable, found: false };
+    body.iter().for_each(|stmt| visit::stmt(&mut indices, stmt));
+    indices.found
 }
 
 /// The variables that a loop's body declares and assigns.

@@ -65,6 +65,7 @@ impl Folder<'_> {
             Op::Compare(condition, a, b) => self.compare(condition, a, b),
             Op::Narrow { value, bits, signed } => self.narrow(value, bits, signed),
             Op::SignExtend(value) => self.map_constant(value, |bits| bits as u32 as i32 as i64 as u64),
+            Op::ZeroExtend(value) if let Some(whole) = self.bounded_whole(value) => Simpler::Value(whole),
             Op::ZeroExtend(value) | Op::Address(value) => self.map_constant(value, |bits| bits),
             Op::Truncate(value) => match self.ops[value] {
                 Some(Op::ZeroExtend(inner) | Op::SignExtend(inner)) => Simpler::Value(inner),
@@ -86,6 +87,12 @@ impl Folder<'_> {
             Op::NonNull(value) if self.is_there(value) => Simpler::Value(value),
             _ => Simpler::No,
         }
+    }
+
+    /// The number of 64 bits that was truncated to this one, if its upper half is zero.
+    fn bounded_whole(&self, truncated: Value) -> Option<Value> {
+        let Some(Op::Truncate(whole)) = self.ops[truncated] else { return None };
+        matches!(self.ops[whole], Some(Op::Below { bound, .. }) if bound <= 1 << 32).then_some(whole)
     }
 
     /// The number that has the same low 32 bits as the result of an operation of 64 bits, which extends it.

@@ -3,7 +3,8 @@
 //! The verifier follows a loop under an iterator until a state repeats at the call that asks for the next item.
 //! It compares all bytes of the frame then, those too that nobody reads any more: what the paths through the
 //! body leave there would distinguish all later iterations. Source: kernel/bpf/verifier.c, `is_state_visited`
-//! and `stacksafe`, 6.4 to 6.18. Words that nothing writes have nothing to clear. `emit::dead_slots` does the same for spilled registers.
+//! and `stacksafe`, 6.4 to 6.18. Words that the loop does not write are the same in all iterations. `emit::dead_slots` does the
+//! same for spilled registers.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,16 +25,24 @@ pub fn run(function: &mut MirFunction) -> bool {
     let order = function.reverse_postorder();
     let dominators = Dominators::of(&order, &function.predecessors(&order));
     let used = users(function, &order);
-    let written = written(function, &order);
+    let loops = loops(function);
+    let aliases = AliasAnalysis::new(function, &order);
+    let written: Vec<_> = loops
+        .iter()
+        .map(|one| {
+            let blocks = one.blocks.iter().chain([&one.header]);
+            written(function, &aliases, blocks)
+        })
+        .collect();
     let mut changed = false;
-    for one in loops(function) {
+    for (one, written) in loops.iter().zip(&written) {
         let is_own = |users: &Vec<Block>| {
             users.iter().any(|block| one.blocks.contains(block))
                 && users.iter().all(|block| dominators.dominates(one.entry, *block))
         };
         let own = used.iter_enumerated().filter(|(slot, users)| !iterators.contains(slot) && is_own(users));
         let own: Vec<Slot> = own.map(|(slot, _)| slot).collect();
-        own.iter().for_each(|slot| clear(function, one.header, *slot, &written));
+        own.iter().for_each(|slot| clear(function, one.header, *slot, written));
         changed |= !own.is_empty();
     }
     changed
@@ -55,9 +64,12 @@ fn users(function: &MirFunction, order: &[Block]) -> IndexVec<Slot, Vec<Block>> 
     users
 }
 
-/// For each byte of the frame, whether anything may write there.
-fn written(function: &MirFunction, order: &[Block]) -> Vec<bool> {
-    let aliases = AliasAnalysis::new(function, order);
+/// For each byte of the frame, whether anything in these blocks may write there.
+fn written<'b>(
+    function: &MirFunction,
+    aliases: &AliasAnalysis<'_>,
+    blocks: impl Iterator<Item = &'b Block>,
+) -> Vec<bool> {
     let mut written = aliases.escaped().to_vec();
     let mut note = |location: MemoryLocation| {
         let mut fill = |bytes: Range<i64>| {
@@ -71,7 +83,7 @@ fn written(function: &MirFunction, order: &[Block]) -> Vec<bool> {
             Root::Pointer(_) => aliases.frame(location).into_iter().flatten().for_each(fill),
         }
     };
-    for inst in order.iter().flat_map(|block| &function.blocks[*block].insts) {
+    for inst in blocks.flat_map(|block| &function.blocks[*block].insts) {
         match &inst.op {
             Op::Load { .. } => {}
             Op::Call { args, .. } => aliases.arguments(args).for_each(&mut note),
@@ -81,7 +93,7 @@ fn written(function: &MirFunction, order: &[Block]) -> Vec<bool> {
     written
 }
 
-/// Stores zeros in the words of a slot that are ever written, at the start of a block. No other slot has bytes in its last
+/// Stores zeros in the words of a slot that are written, at the start of a block. No other slot has bytes in its last
 /// word.
 fn clear(function: &mut MirFunction, block: Block, slot: Slot, written: &[bool]) {
     let rest = std::mem::take(&mut function.blocks[block].insts);
