@@ -84,6 +84,13 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
+/// Copies a program that is to be run, in another process: what other threads start meanwhile would inherit a descriptor of
+/// ours that is open for writing, and execve(2) fails with ETXTBSY until they have closed it.
+pub fn copy_program(from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
+    let copied = finish(Command::new("cp").arg("--").arg(from).arg(to));
+    assert_eq!(copied.code, 0, "{copied:#?}");
+}
+
 /// Returns the number in an environment variable that enlarges a test run, or `default` if it is not set.
 pub fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| {

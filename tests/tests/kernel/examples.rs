@@ -244,7 +244,7 @@ fn root_without_rights_the_faults_of_user_code_are_counted() {
     assert_eq!(built.code, 0, "{built:#?}");
     // The user `nobody` may have no access to the build folder.
     let host = folder.path("ks-host");
-    std::fs::copy(ks_tests::binary("ks-host"), &host).expect("the temporary folder is writable");
+    ks_tests::copy_program(ks_tests::binary("ks-host"), &host);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
     let outcome = finish(command.arg(&host).arg(&plugin));

@@ -32,7 +32,7 @@ impl Dd {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let folder = Folder::new();
         let name = format!("dd{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        std::fs::copy("/bin/dd", folder.path(&name)).expect("it is there");
+        ks_tests::copy_program("/bin/dd", folder.path(&name));
         Dd { folder, name }
     }
 

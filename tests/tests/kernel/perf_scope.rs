@@ -44,7 +44,7 @@ impl Shell {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).unwrap();
         let path = folder.join("shell");
-        fs::copy("/bin/sh", &path).unwrap();
+        ks_tests::copy_program("/bin/sh", &path);
         let start = |_| {
             let mut command = Process::new(&path);
             command.args(["-c", &format!("read line; {script}")]).stdin(Stdio::piped());

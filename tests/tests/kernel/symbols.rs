@@ -76,7 +76,7 @@ fn run_script_as_nobody(script: &str, task: u32, own: u64) -> Outcome {
     let plugin = folder.write("symbols.wasm", compile("symbols", script).plugin);
     let host = folder.path("ks-host");
     // Other users may have no access to the build folder.
-    fs::copy(binary("ks-host"), &host).expect("the temporary folder has room");
+    ks_tests::copy_program(binary("ks-host"), &host);
     let mut command = Command::new(host);
     command
         .arg("--no-cache")

@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ks_tests::{Folder, Outcome, command, finish, repository, wait_until};
+use ks_tests::{Folder, Outcome, command, copy_program, finish, repository, wait_until};
 
 /// How long a tool may take to be attached; the machine may be busy.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -108,7 +108,7 @@ fn copy_of(program: &str, folder: &Folder) -> (String, String) {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}{}x{count}", &base[..base.len().min(4)], std::process::id());
     let path = folder.path(&name);
-    fs::copy(source, &path).expect("the folder is writable");
+    copy_program(source, &path);
     (name, path.display().to_string())
 }
 

@@ -14,7 +14,7 @@ fn tasks_and_cpus_are_those_of_the_machine() {
     let folder = Folder::new();
     let name = format!("kstask{}", std::process::id());
     let program = folder.path(&name);
-    std::fs::copy("/bin/sleep", &program).expect("it is there");
+    ks_tests::copy_program("/bin/sleep", &program);
     let mut task = Command::new(program).arg("60").spawn().expect("it starts");
     let script = format!(
         "fn main() -> i32 {{
