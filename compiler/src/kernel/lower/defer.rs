@@ -26,6 +26,10 @@ pub(super) struct Deferred {
     flag: Variable,
 }
 
+/// How much deeper deferred calls run than the scope that defers them: inside of all scopes that may hold records. The
+/// number is the same however often the function is lowered, so that scopes found before stay right.
+const DEEPER: usize = 1 << 16;
+
 impl Lowerer<'_> {
     /// Clears all flags and stored arguments. In a function inlined into a loop they would otherwise hold
     /// values of the previous iteration.
@@ -59,7 +63,7 @@ impl Lowerer<'_> {
     /// Runs the calls that were deferred on the path to here, the last one first. They may release records
     /// that are still held, and run inside the scopes that hold them.
     pub(super) fn run_deferred(&mut self) -> Lower<()> {
-        let depth = self.records.deepest();
+        let depth = self.records.depth + DEEPER;
         let outer = std::mem::replace(&mut self.records.depth, depth);
         for deferred in self.active.defers.clone().into_iter().rev() {
             let flag = self.builder.get(deferred.flag);

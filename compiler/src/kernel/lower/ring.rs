@@ -98,11 +98,6 @@ impl Records {
         self.known.get(site).or(self.found.get(site)).copied().unwrap_or(self.depth)
     }
 
-    /// The innermost scope that contains anything that may still be held.
-    pub(super) fn deepest(&self) -> usize {
-        self.open.iter().map(|site| self.scope(*site)).fold(self.depth, usize::max)
-    }
-
     /// Ends a scope and those inside it.
     pub(super) fn end(&mut self, scope: usize) {
         // Sites not yet lowered belong to later scopes.
