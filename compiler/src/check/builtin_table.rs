@@ -543,10 +543,10 @@ pub const BUILTINS: &[Builtin] = &[
     ),
     kernel(
         "path",
-        &["(path) -> str(N)"],
+        &["(path) -> str(N)", "(path, bytes) -> str(N)"],
         "The path of a file, `path(&file->f_path)`, through all mounts up to their root. Of one that is too long the \
          end is there, behind `..`.",
-        |body, args, span| body.path_call(&args[0], span),
+        |body, args, span| body.path_call(&args[0], args.get(1), span),
     ),
     kernel(
         "exists",

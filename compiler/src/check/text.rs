@@ -34,7 +34,8 @@ impl Body<'_, '_> {
         self.kernel_builtin(KernelBuiltin::Buffer { address: Box::new(address), length }, ty, span)
     }
 
-    pub(super) fn path_call(&mut self, path: &ast::Expr, span: Span) -> Typed {
+    pub(super) fn path_call(&mut self, path: &ast::Expr, size: Option<&ast::Expr>, span: Span) -> Typed {
+        let Some(ty) = self.text_of_size(size, PATH_BYTES) else { return self.error_expr(span) };
         let from = self.not_last(|body| body.expr(path, None));
         if self.checker.types.is_error(from.expr.ty) {
             return self.error_expr(span);
@@ -54,22 +55,21 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(401, from.expr.span, text).help("write `path(&file->f_path)`"));
             return self.error_expr(span);
         }
-        let ty = self.destination_text(self.destination, PATH_BYTES);
         let address = Box::new(self.address(from.expr));
         self.kernel_builtin(KernelBuiltin::Path(address), ty, span)
     }
 
     /// Returns the type of a text with this size as the last argument; without one the type of the destination.
     /// `None` if an error was reported.
-    fn text_of_size(&mut self, size: Option<&ast::Expr>) -> Option<TypeId> {
+    fn text_of_size(&mut self, size: Option<&ast::Expr>, least: u32) -> Option<TypeId> {
         match size {
-            Some(size) => self.text_size(size).map(|size| self.checker.types.str_type(size)),
-            None => Some(self.destination_text(self.destination, 1)),
+            Some(size) => self.text_size(size, least).map(|size| self.checker.types.str_type(size)),
+            None => Some(self.destination_text(self.destination, least)),
         }
     }
 
     pub(super) fn str_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
-        let Some(ty) = self.text_of_size(args.get(1)) else { return self.error_expr(span) };
+        let Some(ty) = self.text_of_size(args.get(1), 1) else { return self.error_expr(span) };
         let from = self.not_last(|body| body.expr(&args[0], None));
         match self.checker.types.kind(from.expr.ty) {
             // Text that lies in a value.
@@ -87,7 +87,7 @@ impl Body<'_, '_> {
 
     pub(super) fn join_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let [pointers, separator, ..] = args else { unreachable!("each form has two arguments at least") };
-        let Some(ty) = self.text_of_size(args.get(2)) else { return self.error_expr(span) };
+        let Some(ty) = self.text_of_size(args.get(2), 1) else { return self.error_expr(span) };
         let separator = match &strip(separator).kind {
             ast::ExprKind::Str(bytes) if bytes.len() <= MAX_SEPARATOR => bytes.clone(),
             _ => {
@@ -163,14 +163,14 @@ impl Body<'_, '_> {
         self.checker.types.str_type(size)
     }
 
-    fn text_size(&mut self, size: &ast::Expr) -> Option<u32> {
+    fn text_size(&mut self, size: &ast::Expr, least: u32) -> Option<u32> {
         let found = self.not_last(|body| body.expr(size, None));
         let bytes = found.constant.and_then(|value| u32::try_from(value).ok());
-        match bytes.filter(|bytes| (1..=MAX_BYTES).contains(bytes)) {
+        match bytes.filter(|bytes| (least..=MAX_BYTES).contains(bytes)) {
             Some(bytes) => Some(bytes),
             None if self.checker.types.is_error(found.expr.ty) => None,
             None => {
-                let text = format!("the size of a text is a constant from 1 to {MAX_BYTES}");
+                let text = format!("the size of a text is a constant from {least} to {MAX_BYTES}");
                 self.report(
                     Diagnostic::error(430, size.span, text).note("the terminator is one of its bytes"),
                 );

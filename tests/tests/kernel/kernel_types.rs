@@ -60,6 +60,21 @@ fn root_structs_are_found_around_parts_of_their_members() {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("same 1 1 1 1\nlisted 1\n", ""), "{ran:#?}");
 }
 
+#[test]
+fn root_joined_texts_say_that_there_are_more() {
+    const SCRIPT: &str =
+        r#"@syscall_enter("execve") if (comm() == "sh") { print("%s", join(argv, "-", 200)) }"#;
+    let joined = |count: usize| {
+        let arguments: Vec<String> = (1..count).map(|number| number.to_string()).collect();
+        let arguments = format!("exec /bin/true {}", arguments.join(" "));
+        let ran = finish(allowed().args(["-e", SCRIPT, "--exec", "sh", "-c", &arguments]));
+        ran.stdout.lines().find(|line| line.starts_with("/bin/true-")).map(str::to_owned)
+    };
+    let first: Vec<String> = (1..20).map(|number| number.to_string()).collect();
+    let first = format!("/bin/true-{}", first.join("-"));
+    assert_eq!((joined(20), joined(21)), (Some(first.clone()), Some(format!("{first}-..."))));
+}
+
 /// Text of a call's argument, and at an address where nothing is.
 const UNREAD: &str = r#"
 @syscall_enter("openat") if (comm() == "cat") {

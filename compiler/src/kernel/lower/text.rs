@@ -13,6 +13,8 @@ use crate::types::{IntType, TypeKind};
 
 /// Maximum number of texts that `join` takes.
 const MAX_JOINED: u64 = 20;
+/// What stands behind them if there are more, with the terminator.
+const MORE: &[u8] = b"...\0";
 
 /// What happens where text or bytes cannot be read.
 #[derive(Debug, Clone, Copy)]
@@ -116,7 +118,7 @@ impl Lowerer<'_> {
     }
 
     /// Joins the texts behind an array of pointers, until a null pointer, the end of the destination, or
-    /// [`MAX_JOINED`] texts. Each text is read whole into twice the destination's space: so one bound holds
+    /// [`MAX_JOINED`] texts, where `...` says that there are more. Each text is read whole into twice the destination's space: so one bound holds
     /// for all of them.
     pub(super) fn join_into(
         &mut self,
@@ -127,7 +129,7 @@ impl Lowerer<'_> {
     ) -> Lower<()> {
         let size = self.size(expr.ty, expr.span)?;
         let pointers = self.word(pointers)?;
-        let room = 2 * size + MAX_SEPARATOR as u32;
+        let room = 2 * size + (MAX_SEPARATOR + MORE.len()) as u32;
         let joined = Addr::of(Base::Slot(self.builder.slot(room)));
         self.zero(joined, room);
         let start = self.pointer(joined);
@@ -135,12 +137,12 @@ impl Lowerer<'_> {
         let (end, count) = (self.builder.variable(Type::I64), self.builder.variable(Type::I64));
         self.builder.set(end, zero);
         self.builder.set(count, zero);
-        let [head, body, done] = std::array::from_fn(|_| self.builder.block());
+        let [head, body, full, done] = std::array::from_fn(|_| self.builder.block());
         self.builder.jump(head);
         self.builder.switch_to(head);
         let at = self.builder.get(count);
         let is_more = self.builder.compare_const(Condition::Lt, at, MAX_JOINED);
-        self.builder.branch(is_more, body, done);
+        self.builder.branch(is_more, body, full);
         self.builder.switch_to_sealed(body);
         let distance = self.builder.binary_const(BinaryOp::Mul, at, 8);
         let address = self.builder.binary(BinaryOp::Add, pointers, distance);
@@ -157,10 +159,7 @@ impl Lowerer<'_> {
         let (between, text) = (self.builder.block(), self.builder.block());
         self.builder.branch(is_first, text, between);
         self.builder.switch_to_sealed(between);
-        for (at, byte) in separator.iter().enumerate() {
-            let byte = self.builder.constant(Type::I32, u64::from(*byte));
-            self.store(Addr::of(Base::Pointer(address)).plus(at as u32), Size::B, byte);
-        }
+        self.store_bytes(Addr::of(Base::Pointer(address)), separator);
         self.builder.jump(text);
         self.builder.switch_to_sealed(text);
         let address = self.address_plus(address, gap);
@@ -182,11 +181,29 @@ impl Lowerer<'_> {
         self.builder.set(count, next);
         self.builder.jump(head);
         self.builder.seal(head);
+        self.builder.switch_to_sealed(full);
+        let next = self.builder.constant(Type::I64, 8 * MAX_JOINED);
+        let next = self.builder.binary(BinaryOp::Add, pointers, next);
+        let next = self.read_word(next, Source::Either);
+        let is_text = self.builder.compare_const(Condition::Ne, next, 0);
+        self.require(is_text, done);
+        let before = self.builder.get(end);
+        let before = self.below(before, size.into(), done);
+        let address = self.address_plus(start, before);
+        self.store_bytes(Addr::of(Base::Pointer(address)), &[separator, MORE].concat());
+        self.builder.jump(done);
         self.builder.switch_to_sealed(done);
         self.copy(to, joined, size);
         let terminator = self.builder.constant(Type::I32, 0);
         self.store(to.plus(size - 1), Size::B, terminator);
         Ok(())
+    }
+
+    fn store_bytes(&mut self, to: Addr, bytes: &[u8]) {
+        for (at, byte) in bytes.iter().enumerate() {
+            let byte = self.builder.constant(Type::I32, u64::from(*byte));
+            self.store(to.plus(at as u32), Size::B, byte);
+        }
     }
 
     /// Copies the bytes that a tracepoint's record has for a member: text with its terminator, or as many as
