@@ -332,9 +332,9 @@ fn explain_errno(errno: Errno, net_admin: NetAdmin, call: &str) -> Explanation {
         }
         Errno::EPERM | Errno::EACCES => because(
             FailureKind::NotPermitted,
-            "the kernel refuses it although the capabilities are there (kernel lockdown, or a security \
-             module)",
-            "look at /sys/kernel/security/lockdown and the kernel's log",
+            "the kernel refuses it although the capabilities are there: kernel lockdown, a security module, or a kernel \
+             that has no such programs",
+            "run `ks-host doctor`; look at /sys/kernel/security/lockdown and the kernel's log",
         ),
         // ENXIO: the name of an interface that is not there.
         Errno::ENOENT | Errno::ESRCH | Errno::ENODEV | Errno::ENXIO => plain(FailureKind::NotFound),

@@ -127,6 +127,22 @@ pub fn event_links(seen: Answer) -> Finding {
     }
 }
 
+/// Reports whether programs at functions of the kernel (fentry) can be loaded.
+#[cfg(feature = "plugins")]
+pub fn function_programs(seen: Answer) -> Finding {
+    let topic = "programs at functions";
+    match seen {
+        Answer::Yes => Finding::new(topic, State::Good, "fentry, as tried"),
+        Answer::No(because) | Answer::Unknown(because) => Finding::new(
+            topic,
+            State::Missing,
+            format!("fentry is refused: {because}"),
+        )
+        .means("`@probe` and `@retprobe` of functions with types cannot be loaded")
+        .remedy("use a tracepoint, or run a kernel whose functions can be traced (CONFIG_FUNCTION_TRACER)"),
+    }
+}
+
 /// Reports how programs run loops: by the kernel function `bpf_iter_num_new` (Linux 6.4) or by the helper
 /// `bpf_loop` (Linux 5.17), of which plugins have a form each.
 #[cfg(feature = "plugins")]

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use ks_host::bpf::feature::{Answer, Features};
 use ks_host::explain::Machine;
-use ks_host::explain::doctor::{Finding, State, call, event_links, examine, free_counters, loops};
+use ks_host::explain::doctor::{
+    Finding, State, call, event_links, examine, free_counters, function_programs, loops,
+};
 use ks_host::perf::{Attachments, Catalog, Event, Options};
 use ks_wit::command_output::{write_json, write_lines};
 
@@ -61,17 +63,20 @@ fn refused_map(features: &Features) -> Option<String> {
     }
 }
 
-/// Tries what programs at perf events need.
-fn programs(features: &Features) -> [Finding; 2] {
+/// Tries what programs at perf events and at functions need.
+fn programs(features: &Features) -> [Finding; 3] {
+    let at_function =
+        features.shape("fentry/vfs_open", None).map_or_else(|answer| answer, |shape| features.loads(&shape));
+    let at_function = function_programs(at_function);
     match features.shape("perf_event", None) {
         Ok(shape) => {
             let callback =
                 ks_wit::helper::named("bpf_loop").map(|(number, _)| features.helper(&shape, number));
             let callback = callback.unwrap_or_else(|| Answer::Unknown("it has no number".into()));
             let iterator = features.kfunc(&shape, "bpf_iter_num_new");
-            [event_links(features.attach_point(&shape)), loops(iterator, callback)]
+            [event_links(features.attach_point(&shape)), at_function, loops(iterator, callback)]
         }
-        Err(answer) => [event_links(answer.clone()), loops(answer.clone(), answer)],
+        Err(answer) => [event_links(answer.clone()), at_function, loops(answer.clone(), answer)],
     }
 }
 

@@ -199,4 +199,6 @@ fn loops_are_judged_by_what_the_kernel_has_and_not_by_its_version() {
     }
     assert_eq!(event_links(refused()).state, State::Missing);
     assert_eq!(event_links(Answer::Yes).state, State::Good);
+    let tried = [Answer::Yes, refused(), untried()].map(|answer| function_programs(answer).state);
+    assert_eq!(tried, [State::Good, State::Missing, State::Missing]);
 }
