@@ -343,7 +343,9 @@ fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
              values, or was at work on the storage of that object itself"
         ),
         _ => {
-            format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger")
+            format!(
+                "map `{name}`: {lost} updates by programs were lost, because it was full: declare it with more entries"
+            )
         }
     }
 }
