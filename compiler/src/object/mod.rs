@@ -36,4 +36,4 @@ pub use error::{MapFault, ReadError, Reason, TypeFault};
 pub use model::Object;
 pub use name::{Name, NameError};
 pub use read::read;
-pub use write::{WriteError, write};
+pub use write::{KernelFunctionIds, WriteError, write, write_for};

@@ -200,6 +200,7 @@ fn tags(program: &PreparedProgram) -> [[u8; 8]; 2] {
 
 #[cfg(test)]
 mod tests {
+    use ks_compiler::object::KernelFunctionIds;
     use ks_wit::section::{Arch, BpfRecord};
 
     use super::*;
@@ -231,7 +232,7 @@ mod tests {
     fn loaded_by(mut loader: LibbpfLoader) -> (Product, Prepared) {
         let order = Order {
             name: "delivered".into(),
-            elf: admitted().elf().expect("it can be written"),
+            elf: admitted().elf(&KernelFunctionIds::new()).expect("it can be written"),
             written: Vec::new(),
             reused: Vec::new(),
             // Any kernel of ours has what these need.

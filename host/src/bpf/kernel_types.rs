@@ -43,7 +43,7 @@ pub fn were_read() -> bool {
 /// # Errors
 /// The reason why they cannot be read, as text.
 pub(crate) fn running() -> Result<&'static Btf, String> {
-    if let Some(types) = TYPES.get() {
+    if let Some(types) = opened() {
         return Ok(types);
     }
     let unreadable = |error: &dyn std::fmt::Display| format!("cannot read {PATH}: {error}");

@@ -207,6 +207,7 @@ fn other(ksym: &Ksym, found: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ks_compiler::object::KernelFunctionIds;
     use ks_compiler::object::look::KernelType;
     use ks_compiler::object::model::{Callee, Instruction, KsymId, Wide};
     use ks_wit::section::{Arch, BpfRecord};
@@ -225,7 +226,7 @@ mod tests {
         let objects = ObjectSet::read(&[record], Some(0)).expect("it is sound");
         let admitted = Policy::everything().admit(Request::new(objects, &[]), 1).expect("allowed");
         let admitted = admitted.expect("there is one");
-        let elf = admitted.elf().expect("it can be written");
+        let elf = admitted.elf(&KernelFunctionIds::new()).expect("it can be written");
         let (open, said) = print::collect(|| {
             let mut open =
                 ObjectBuilder::default().name("look").and_then(|one| one.open_memory(&elf)).ok()?;

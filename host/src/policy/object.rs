@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ks_compiler::object::model::{DataSection, Ksym, KsymKind, Memory, Pinning, Presence, Program};
 use ks_compiler::object::table::ProgramType;
-use ks_compiler::object::{self, Object, ReadError, WriteError};
+use ks_compiler::object::{self, KernelFunctionIds, Object, ReadError, WriteError};
 use ks_wit::object::{DisplayForm, PINNED_SECTION, Print, loss_variable, timer_map};
 use ks_wit::section::{Arch, BpfRecord};
 
@@ -365,12 +365,13 @@ impl Admitted {
         ObjectSet::new(vec![PluginObject::new(&self.object.name, self.object.arch, read)?], [0])
     }
 
-    /// Generates the ELF file for libbpf from the parsed model alone.
+    /// Generates the ELF file for libbpf from the parsed model alone, with calls of these functions of the kernel by their
+    /// ids.
     ///
     /// # Errors
     /// [`ObjectError::Write`].
-    pub fn elf(&self) -> Result<Vec<u8>, ObjectError> {
-        Ok(object::write(&self.object.model)?)
+    pub fn elf(&self, functions: &KernelFunctionIds) -> Result<Vec<u8>, ObjectError> {
+        Ok(object::write_for(&self.object.model, functions)?)
     }
 
     /// Returns the name passed to libbpf: at most 15 letters, digits and `_`.

@@ -6,7 +6,7 @@ use ks_compiler::object::model::{
     DataContent, DataKind, DataSection, Ksym, KsymKind, Pinning, Presence, Type, Types,
 };
 use ks_compiler::object::table::MapKind;
-use ks_compiler::object::{Object, read, write};
+use ks_compiler::object::{KernelFunctionIds, Object, read, write};
 use ks_host::policy::{Class, ObjectSet, PluginObject, Policy, Readmission, Request};
 use ks_tests::plugins::models::{map, name, program};
 use ks_wit::object::timer_map;
@@ -250,6 +250,6 @@ fn libbpf_gets_what_was_judged() {
     let model = program("xdp", &[109]);
     let set = ObjectSet::new(vec![object(Arch::Any, model.clone())], [0]).expect("one object");
     let admitted = Policy::everything().admit(Request::new(set, &[]), 1).expect("allowed");
-    let elf = admitted.expect("there is one").elf().expect("a sound object");
+    let elf = admitted.expect("there is one").elf(&KernelFunctionIds::new()).expect("a sound object");
     assert_eq!(read(&elf).expect("a sound object"), model);
 }

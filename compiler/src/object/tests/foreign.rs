@@ -1,6 +1,7 @@
 //! Objects of other compilers: clang, and rustc with Aya.
 
-use super::super::model::{Callee, Instruction, Linkage, Object, Wide};
+use super::super::model::{Callee, Instruction, KsymId, Linkage, Object, Wide};
+use super::super::{KernelFunctionIds, write, write_for};
 use super::{read, written};
 
 /// Objects of clang and of rustc; their sources are in the same directory.
@@ -119,4 +120,20 @@ fn kinds_of_aya_that_nothing_can_attach_are_refused() {
     let error =
         read(include_bytes!("objects/aya/sk_lookup.o")).expect_err("the contract has no way to attach it");
     assert!(error.to_string().contains("none of a kind of program that a plugin may have"), "{error}");
+}
+
+/// As the loader writes such calls. Nobody is asked to look the function up then.
+#[test]
+fn known_functions_of_the_kernel_are_called_by_id() {
+    const NAME: &str = "bpf_rcu_read_unlock";
+    const CALL: [u8; 8] = [0x85, 0x20, 0, 0, 0x78, 0x56, 0x34, 0x12];
+    let object = object("features");
+    let at = object.ksyms.iter().position(|ksym| ksym.name.as_str() == NAME).expect("it is called");
+    let ids = KernelFunctionIds::from([(KsymId(u32::try_from(at).expect("few")), 0x1234_5678)]);
+    let [plain, known] = [write(&object), write_for(&object, &ids)].map(|elf| elf.expect("it was read"));
+    let count = |elf: &[u8], part: &[u8]| elf.windows(part.len()).filter(|one| *one == part).count();
+    // The text of its line has the name, too.
+    let named = [b"\0", NAME.as_bytes(), b"\0"].concat();
+    assert_eq!((count(&plain, &CALL), count(&known, &named)), (0, 0));
+    assert!(count(&plain, &named) > 0 && count(&known, &CALL) > 0);
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::super::model::{Body, Callee, Instruction, KsymId, Object, Wide};
-use super::{WriteError, small};
-use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
+use super::{KernelFunctionIds, WriteError, small};
+use crate::bpf::{self, CallTarget, Imm64, Insn, SLOT_BYTES};
 
 /// Code sections and the positions of functions in them.
 pub(super) struct CodeSections {
@@ -66,7 +66,7 @@ const PSEUDO_CALL: u8 = 1 << 4;
 const CALL_PLACEHOLDER: i32 = -1;
 
 /// Lays out all functions: first the programs by section, then `.text`.
-pub(super) fn lay_out(object: &Object) -> Result<CodeSections, WriteError> {
+pub(super) fn lay_out(object: &Object, functions: &KernelFunctionIds) -> Result<CodeSections, WriteError> {
     let (sections, by_name) = (Vec::new(), HashMap::new());
     let mut code = CodeSections { sections, by_name, programs: Vec::new(), subprograms: Vec::new() };
     let programs = object.programs.iter().map(|one| (one.section.to_string(), &one.body));
@@ -80,7 +80,7 @@ pub(super) fn lay_out(object: &Object) -> Result<CodeSections, WriteError> {
     let programs = object.programs.iter().map(|one| (one.name.as_str(), &one.body));
     let subprograms = object.subprograms.iter().map(|one| (one.name.as_str(), &one.body));
     for ((name, body), placement) in programs.chain(subprograms).zip(placements) {
-        let (bytes, relocations) = code.encode(object, name, body, placement)?;
+        let (bytes, relocations) = code.encode((object, functions), name, body, placement)?;
         let section = code.sections.get_mut(placement.section).ok_or(WriteError::Dangling("a section"))?;
         let start = placement.offset as usize;
         let part = section.bytes.get_mut(start..start + bytes.len()).ok_or(WriteError::TooLarge)?;
@@ -113,7 +113,7 @@ impl CodeSections {
 
     fn encode(
         &self,
-        object: &Object,
+        of: (&Object, &KernelFunctionIds),
         name: &str,
         body: &Body,
         placement: FunctionPlacement,
@@ -122,7 +122,7 @@ impl CodeSections {
         let mut references = Vec::new();
         let mut slot = 0;
         for instruction in &body.code {
-            let (insn, reference) = self.plain(object, instruction)?;
+            let (insn, reference) = self.plain(of, instruction)?;
             references.extend(reference.map(|reference| (slot, reference)));
             slot += instruction.slots() as usize;
             insns.push(insn);
@@ -148,7 +148,7 @@ impl CodeSections {
     /// Returns the instruction without its symbolic operand, and the operand.
     fn plain(
         &self,
-        object: &Object,
+        (object, functions): (&Object, &KernelFunctionIds),
         instruction: &Instruction,
     ) -> Result<(Insn, Option<Reference>), WriteError> {
         let find = |exists: bool, what| if exists { Ok(()) } else { Err(WriteError::Dangling(what)) };
@@ -158,6 +158,10 @@ impl CodeSections {
             Instruction::Call(Callee::Subprogram(id)) => {
                 find(id.index() < object.subprograms.len(), "a function")?;
                 Ok((Insn::call_helper(0), Some(Reference::Subprogram(id.index()))))
+            }
+            Instruction::Call(Callee::Kfunc(id)) if let Some(btf_id) = functions.get(&id) => {
+                let target = CallTarget::KfuncId { btf_id: *btf_id, module: 0 };
+                Ok((Insn::Call { target }, None))
             }
             Instruction::Call(Callee::Kfunc(KsymId(id))) => {
                 find((id as usize) < object.ksyms.len(), "a function of the kernel")?;

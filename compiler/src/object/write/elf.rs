@@ -1,13 +1,15 @@
 //! The ELF file: sections, symbols and relocations.
 
+use std::collections::BTreeMap;
+
 use object::SectionKind;
 use object::write::{SectionId, SymbolId};
 
 use super::super::elf::{Extent, File, Operand};
 use super::super::model::{DataContent, DataKind, Linkage, MapInitSlot, Object, StructOpsValue};
-use super::WriteError;
 use super::code::{CodeSections, FunctionPlacement, Reference};
 use super::parts::{Layout, STRUCT_ALIGN};
+use super::{KernelFunctionIds, WriteError};
 
 /// Section alignment in bytes: instructions and pointers have eight bytes; variables are aligned in their
 /// sections.
@@ -18,6 +20,7 @@ const TYPE_ALIGN: u64 = 4;
 /// Writes the ELF file.
 pub(super) fn write(
     object: &Object,
+    functions: &KernelFunctionIds,
     layout: &Layout,
     code: &CodeSections,
     types: &[u8],
@@ -29,8 +32,8 @@ pub(super) fn write(
     let data = writer.add_data(object);
     let maps = writer.add_maps(object, layout)?;
     writer.add_structs(object, layout)?;
-    let ksyms: Vec<_> =
-        object.ksyms.iter().map(|one| writer.file.external(one.name.as_str(), one.presence)).collect();
+    let ksyms = object.ksyms_but(functions);
+    let ksyms = ksyms.map(|(at, one)| (at, writer.file.external(one.name.as_str(), one.presence))).collect();
     let facts: Vec<_> =
         object.kconfig.iter().map(|one| writer.file.external(one.name.as_str(), one.presence)).collect();
     if let Some(table) = &object.print_table {
@@ -60,7 +63,7 @@ struct Writer {
 struct Symbols {
     data: Vec<SymbolId>,
     maps: Vec<SymbolId>,
-    ksyms: Vec<SymbolId>,
+    ksyms: BTreeMap<usize, SymbolId>,
     facts: Vec<SymbolId>,
 }
 
@@ -185,7 +188,7 @@ impl Writer {
         let (list, at) = match reference {
             Reference::Map(at) => (&symbols.maps, at),
             Reference::Data(at) => (&symbols.data, at),
-            Reference::Ksym(at) | Reference::Kfunc(at) => (&symbols.ksyms, at),
+            Reference::Ksym(at) | Reference::Kfunc(at) => return symbols.ksyms.get(&at).copied(),
             Reference::Kconfig(at) => (&symbols.facts, at),
             Reference::Subprogram(at) => (&self.subprograms, at),
             // libbpf takes the address of a static function only as `.text` and an offset.

@@ -14,7 +14,9 @@ mod ext;
 mod parts;
 mod types;
 
-use super::model::Object;
+use std::collections::BTreeMap;
+
+use super::model::{Ksym, KsymId, Object};
 use crate::bpf::EncodeError;
 
 /// Reasons for the failure to write an object. An object that was read can always be written.
@@ -39,16 +41,36 @@ pub enum WriteError {
     Elf(object::write::Error),
 }
 
+/// Functions of the kernel, by what stands for them in an object, with their ids in the types of a running kernel.
+pub type KernelFunctionIds = BTreeMap<KsymId, i32>;
+
 /// Writes an object as the bytes of an ELF file.
 ///
 /// # Errors
 /// [`WriteError`].
 pub fn write(object: &Object) -> Result<Vec<u8>, WriteError> {
+    write_for(object, &KernelFunctionIds::new())
+}
+
+/// Like [`write()`], for one kernel: calls of these functions are what a loader would make of them, so that it need not look
+/// them up. Their addresses are not taken.
+///
+/// # Errors
+/// [`WriteError`].
+pub fn write_for(object: &Object, functions: &KernelFunctionIds) -> Result<Vec<u8>, WriteError> {
     let mut table = types::Table::new(&object.types)?;
-    let layout = parts::describe(object, &mut table)?;
-    let code = code::lay_out(object)?;
+    let layout = parts::describe(object, &mut table, functions)?;
+    let code = code::lay_out(object, functions)?;
     let ext = ext::write(object, &code, &layout, &mut table)?;
-    elf::write(object, &layout, &code, &table.finish()?, &ext)
+    elf::write(object, functions, &layout, &code, &table.finish()?, &ext)
+}
+
+impl Object {
+    /// What of the kernel is still to be looked up, with its position.
+    fn ksyms_but(&self, functions: &KernelFunctionIds) -> impl Iterator<Item = (usize, &Ksym)> {
+        let number = |at: usize| KsymId(u32::try_from(at).unwrap_or(u32::MAX));
+        self.ksyms.iter().enumerate().filter(move |(at, _)| !functions.contains_key(&number(*at)))
+    }
 }
 
 /// Converts to a 32-bit number of the file formats.

@@ -5,7 +5,7 @@ use super::super::model::{
     Body, Kconfig, KconfigType, KsymKind, Linkage, Map, MapShape, Object, Pinning, Side, StructOps,
 };
 use super::types::Table;
-use super::{WriteError, small};
+use super::{KernelFunctionIds, WriteError, small};
 use crate::object::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
 
 /// Offsets of parts, and types of functions.
@@ -36,13 +36,17 @@ const POINTER_BYTES: u32 = 8;
 pub(super) const STRUCT_ALIGN: u32 = 8;
 
 /// Adds the parts to the table of types.
-pub(super) fn describe(object: &Object, table: &mut Table) -> Result<Layout, WriteError> {
+pub(super) fn describe(
+    object: &Object,
+    table: &mut Table,
+    functions: &KernelFunctionIds,
+) -> Result<Layout, WriteError> {
     let mut layout = Layout::default();
     maps(&object.maps, table, &mut layout)?;
     variables(object, table)?;
     structs(object, table, &mut layout)?;
     kconfig(&object.kconfig, table)?;
-    ksyms(object, table)?;
+    ksyms(object, table, functions)?;
     for program in &object.programs {
         let func =
             function(&program.body, table, |table, ty| table.func(&program.name, ty, FuncLinkage::Global));
@@ -227,9 +231,9 @@ fn sign(signed: bool) -> IntEncoding {
     if signed { IntEncoding::Signed } else { IntEncoding::Unsigned }
 }
 
-fn ksyms(object: &Object, table: &mut Table) -> Result<(), WriteError> {
+fn ksyms(object: &Object, table: &mut Table, functions: &KernelFunctionIds) -> Result<(), WriteError> {
     let mut entries = Vec::with_capacity(object.ksyms.len());
-    for ksym in &object.ksyms {
+    for (_, ksym) in object.ksyms_but(functions) {
         let id = match ksym.kind {
             KsymKind::Function(signature) => table.func(&ksym.name, signature, FuncLinkage::Extern)?,
             KsymKind::Variable(ty) => table.var(&ksym.name, ty, VarLinkage::Extern)?,

@@ -1,11 +1,17 @@
 //! What libbpf needs of the kernel's types to load an object, so that it does not search all 5 MB of them: the types that
-//! relocations ask for, and the ids of the tracepoints that programs attach to. It still reads them for calls of kernel
-//! functions and for kernel structs.
+//! relocations ask for, and the ids of the tracepoints that programs attach to and of the functions that they call. It still
+//! reads them for kernel structs, for functions of modules, and for those that a kernel may lack.
 
+use std::collections::BTreeSet;
+
+use ks_compiler::object::KernelFunctionIds;
 use ks_compiler::object::btf::{Btf, BtfKind, CoreReloKind, FwdKind, TypeId};
-use ks_compiler::object::model::{Body, Object, Program, Type};
+use ks_compiler::object::model::{
+    Body, Instruction, KsymId, KsymKind, Object, Presence, Program, Type, Wide,
+};
 use ks_compiler::object::table::Target;
 use ks_host_macros::Wire;
+use ks_wit::kfunc;
 
 /// A part of the kernel's types.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
@@ -38,6 +44,25 @@ impl KernelPart {
     /// Whether libbpf would read the kernel's types for this object.
     pub(in crate::bpf) fn is_needed(object: &Object) -> bool {
         bodies(object).any(|body| !body.core.is_empty()) || object.programs.iter().any(is_at_tracepoint)
+    }
+
+    /// Returns the functions of the kernel that programs call, with their ids; none if libbpf has to look up any of them.
+    /// It compares the prototype of a function that a script declares with the kernel's.
+    pub(in crate::bpf) fn functions(object: &Object, kernel: &Btf) -> KernelFunctionIds {
+        let wide = bodies(object).flat_map(|body| &body.code).filter_map(|one| match one {
+            Instruction::LoadWide { value: Wide::Ksym(id), .. } => Some(*id),
+            _ => None,
+        });
+        let addressed: BTreeSet<KsymId> = wide.collect();
+        let functions = (0..).map(KsymId).zip(&object.ksyms);
+        let functions = functions.filter(|(_, ksym)| matches!(ksym.kind, KsymKind::Function(_)));
+        let ids = functions.map(|(id, ksym)| {
+            let is_known = kfunc::observing(ksym.name.as_str()).is_some();
+            let is_called = is_known && ksym.presence == Presence::Required && !addressed.contains(&id);
+            let found = is_called.then(|| kernel.find(ksym.name.as_str(), BtfKind::Func)).flatten()?;
+            Some((id, i32::try_from(found.0).ok()?))
+        });
+        ids.collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Returns what this object needs; none if a part does not do, as with types of modules, or if an answer depends on
