@@ -17,7 +17,9 @@ pub(super) fn simplify(graph: &Graph<'_>, registers: &mut Registers) {
     if registers.spill_slots == 0 || registers.spill_slots > MAX_SLOTS {
         return;
     }
-    while remove_repeated(graph, registers) | remove_unread(graph, registers) {}
+    let effects: Vec<Effects> =
+        (0..graph.insts.len()).map(|inst| Effects::of(graph, registers, inst)).collect();
+    while remove_repeated(graph, &effects, registers) | remove_unread(graph, &effects, registers) {}
 }
 
 const MACHINE_REGISTERS: usize = 10;
@@ -31,16 +33,28 @@ fn bit(location: ValueLocation) -> Locations {
 }
 
 /// The registers that an instruction reads, and those that it sets or leaves undefined.
-fn effects(graph: &Graph<'_>, registers: &Registers, inst: usize) -> (u16, u16) {
-    let (mut reads, mut sets) = (0, 0);
-    for (operand, register) in graph.operands[inst].iter().zip(&registers.operands[inst]) {
-        match operand.kind() {
-            OperandKind::Use => reads |= 1 << register.number(),
-            OperandKind::Def => sets |= 1 << register.number(),
+struct Effects {
+    reads: u16,
+    sets: u16,
+}
+
+impl Effects {
+    fn of(graph: &Graph<'_>, registers: &Registers, inst: usize) -> Effects {
+        let (mut reads, mut sets) = (0, 0);
+        for (operand, register) in graph.operands[inst].iter().zip(&registers.operands[inst]) {
+            match operand.kind() {
+                OperandKind::Use => reads |= 1 << register.number(),
+                OperandKind::Def => sets |= 1 << register.number(),
+            }
         }
+        let clobbered = graph.inst_clobbers(regalloc2::Inst::new(inst));
+        Effects { reads, sets: clobbered.into_iter().fold(sets, |sets, one| sets | 1 << one.hw_enc()) }
     }
-    let clobbered = graph.inst_clobbers(regalloc2::Inst::new(inst));
-    (reads, clobbered.into_iter().fold(sets, |sets, register| sets | 1 << register.hw_enc()))
+
+    /// What is read later, before the instruction.
+    fn before(&self, live: Locations) -> Locations {
+        live & !Locations::from(self.sets) | Locations::from(self.reads)
+    }
 }
 
 fn insts(graph: &Graph<'_>, block: usize) -> std::ops::Range<usize> {
@@ -49,7 +63,7 @@ fn insts(graph: &Graph<'_>, block: usize) -> std::ops::Range<usize> {
 }
 
 /// Removes moves to what holds the value already.
-fn remove_repeated(graph: &Graph<'_>, registers: &mut Registers) -> bool {
+fn remove_repeated(graph: &Graph<'_>, effects: &[Effects], registers: &mut Registers) -> bool {
     let mut starts: Vec<Option<Copies>> = vec![None; graph.ranges.len()];
     starts[0] = Some(vec![0; registers.spill_slots]);
     let mut changed = true;
@@ -59,7 +73,7 @@ fn remove_repeated(graph: &Graph<'_>, registers: &mut Registers) -> bool {
             let Some(mut copies) = starts[block].clone() else { continue };
             for inst in insts(graph, block) {
                 registers.before[inst].iter().for_each(|one| _ = moved(&mut copies, *one));
-                set(&mut copies, effects(graph, registers, inst).1);
+                set(&mut copies, effects[inst].sets);
                 registers.after[inst].iter().for_each(|one| _ = moved(&mut copies, *one));
             }
             for successor in &graph.successors[block] {
@@ -71,9 +85,8 @@ fn remove_repeated(graph: &Graph<'_>, registers: &mut Registers) -> bool {
     for (block, start) in starts.into_iter().enumerate() {
         let Some(mut copies) = start else { continue };
         for inst in insts(graph, block) {
-            let sets = effects(graph, registers, inst).1;
             removed |= retain(&mut registers.before[inst], |one| moved(&mut copies, one));
-            set(&mut copies, sets);
+            set(&mut copies, effects[inst].sets);
             removed |= retain(&mut registers.after[inst], |one| moved(&mut copies, one));
         }
     }
@@ -129,7 +142,7 @@ fn set(copies: &mut Copies, registers: u16) {
 }
 
 /// Removes moves to registers and spill slots that nobody reads before they are set again.
-fn remove_unread(graph: &Graph<'_>, registers: &mut Registers) -> bool {
+fn remove_unread(graph: &Graph<'_>, effects: &[Effects], registers: &mut Registers) -> bool {
     let mut starts: Vec<Locations> = vec![0; graph.ranges.len()];
     let mut changed = true;
     while changed {
@@ -137,9 +150,8 @@ fn remove_unread(graph: &Graph<'_>, registers: &mut Registers) -> bool {
         for block in (0..starts.len()).rev() {
             let mut live = at_end(graph, &starts, block);
             for inst in insts(graph, block).rev() {
-                let (reads, sets) = effects(graph, registers, inst);
                 registers.after[inst].iter().rev().for_each(|one| _ = is_read(&mut live, *one));
-                live = live & !Locations::from(sets) | Locations::from(reads);
+                live = effects[inst].before(live);
                 registers.before[inst].iter().rev().for_each(|one| _ = is_read(&mut live, *one));
             }
             changed |= live != starts[block];
@@ -150,9 +162,8 @@ fn remove_unread(graph: &Graph<'_>, registers: &mut Registers) -> bool {
     for block in 0..starts.len() {
         let mut live = at_end(graph, &starts, block);
         for inst in insts(graph, block).rev() {
-            let (reads, sets) = effects(graph, registers, inst);
             removed |= retain_reversed(&mut registers.after[inst], |one| is_read(&mut live, one));
-            live = live & !Locations::from(sets) | Locations::from(reads);
+            live = effects[inst].before(live);
             removed |= retain_reversed(&mut registers.before[inst], |one| is_read(&mut live, one));
         }
     }
