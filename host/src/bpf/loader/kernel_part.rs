@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use ks_compiler::object::KernelFunctionIds;
 use ks_compiler::object::btf::{Btf, BtfKind, CoreReloKind, FwdKind, TypeId};
 use ks_compiler::object::model::{
-    Body, Instruction, KsymId, KsymKind, Object, Presence, Program, Type, Wide,
+    Body, Instruction, Ksym, KsymId, KsymKind, Object, Presence, Program, Type, Wide,
 };
 use ks_compiler::object::table::Target;
 use ks_host_macros::Wire;
@@ -47,15 +47,22 @@ impl KernelPart {
     }
 
     /// Returns the functions of the kernel that programs call, with their ids; none if libbpf has to look up any of them.
-    /// It compares the prototype of a function that a script declares with the kernel's.
-    pub(in crate::bpf) fn functions(object: &Object, kernel: &Btf) -> KernelFunctionIds {
+    /// It compares the prototype of a function that a script declares with the kernel's. The types are opened only for an
+    /// object that calls any.
+    pub(in crate::bpf) fn functions(
+        object: &Object,
+        open: impl FnOnce() -> Option<&'static Btf>,
+    ) -> KernelFunctionIds {
+        let is_function = |ksym: &Ksym| matches!(ksym.kind, KsymKind::Function(_));
+        let kernel = if object.ksyms.iter().any(is_function) { open() } else { None };
+        let Some(kernel) = kernel else { return KernelFunctionIds::new() };
         let wide = bodies(object).flat_map(|body| &body.code).filter_map(|one| match one {
             Instruction::LoadWide { value: Wide::Ksym(id), .. } => Some(*id),
             _ => None,
         });
         let addressed: BTreeSet<KsymId> = wide.collect();
         let functions = (0..).map(KsymId).zip(&object.ksyms);
-        let functions = functions.filter(|(_, ksym)| matches!(ksym.kind, KsymKind::Function(_)));
+        let functions = functions.filter(|(_, ksym)| is_function(ksym));
         let ids = functions.map(|(id, ksym)| {
             let is_known = kfunc::observing(ksym.name.as_str()).is_some();
             let is_called = is_known && ksym.presence == Presence::Required && !addressed.contains(&id);

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
+use ks_compiler::object::Object as Model;
 use ks_compiler::object::model::{DataKind, Side};
 use ks_compiler::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, ProgramType};
-use ks_compiler::object::{KernelFunctionIds, Object as Model};
 use ks_wit::object::{PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use libbpf_rs::MapType;
 use nix::errno::Errno;
@@ -175,9 +175,7 @@ impl Object {
     /// # Errors
     /// [`BpfError::Unsound`] if no ELF file can be generated from it.
     pub fn open(admitted: Admitted) -> Result<Object, BpfError> {
-        let elf = admitted
-            .elf(&called_functions(admitted.object().model()))
-            .map_err(|error| BpfError::Unsound(error.to_string()))?;
+        let elf = elf(&admitted)?;
         let variables = globals::variables(admitted.object().model());
         let pins = Pins::of(admitted.object(), variables.get(PINNED_LAYOUT));
         Ok(Object {
@@ -343,9 +341,7 @@ impl Object {
             // The object needs the same as before, so only limits can be exceeded.
             Readmission::Denied(reasons) => BpfError::OverLimits(reasons),
         })?;
-        self.elf = admitted
-            .elf(&called_functions(admitted.object().model()))
-            .map_err(|error| BpfError::Unsound(error.to_string()))?;
+        self.elf = elf(&admitted)?;
         self.admitted = admitted;
         self.failure = None;
         Ok(())
@@ -663,10 +659,11 @@ fn load(
     Delivered::check(product, model, &tags, maps).map_err(BpfError::LastLook)
 }
 
-/// The functions of the kernel that an object calls, with their ids, so that libbpf does not read all of the kernel's types
-/// for them; none if there is no image of the types.
-fn called_functions(model: &Model) -> KernelFunctionIds {
-    kernel_types::opened().map(|kernel| KernelPart::functions(model, kernel)).unwrap_or_default()
+/// The file that libbpf opens. The functions of the kernel that programs call have their ids in it, so that libbpf does not
+/// read all of the kernel's types for them, if there is an image of the types.
+fn elf(admitted: &Admitted) -> Result<Vec<u8>, BpfError> {
+    let functions = KernelPart::functions(admitted.object().model(), kernel_types::opened);
+    admitted.elf(&functions).map_err(|error| BpfError::Unsound(error.to_string()))
 }
 
 /// Returns whether libbpf created this map for a global data section.
