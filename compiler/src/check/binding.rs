@@ -119,12 +119,12 @@ impl Body<'_, '_> {
         let value = self.initialiser(name.span, None, value);
         let ty = self.variable_type(&value);
         let local = self.declare_local(name, ty);
-        if is_read(&value) {
-            self.locals[local].read = true;
-            out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
+        let read = is_read(&value);
+        self.locals[local].read = read;
+        out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
+        if read {
             return Expr { kind: ExprKind::Bound(local), ty: bool, span };
         }
-        out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
         let loaded = Typed::of(self.load_local(local, span));
         self.truth(loaded)
     }

@@ -42,7 +42,7 @@ impl Body<'_, '_> {
     fn presence_carrier(&self, local: LocalId) -> Option<LocalId> {
         match self.presence.get(&local) {
             Some(hidden) => Some(*hidden),
-            None => (self.locals[local].binding || self.locals[local].read).then_some(local),
+            None => self.locals[local].may_be_null().then_some(local),
         }
     }
 

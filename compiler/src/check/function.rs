@@ -207,13 +207,13 @@ impl Body<'_, '_> {
 
     /// Creates a variable that no name refers to.
     pub(super) fn hidden_local(&mut self, name: &str, ty: TypeId, span: Span) -> LocalId {
-        self.locals.push(Local { name: name.into(), ty, span, binding: false, read: false })
+        self.locals.push(Local { name: name.into(), ..Local::hidden(ty, span) })
     }
 
     pub(super) fn declare_local(&mut self, name: &ast::Ident, ty: TypeId) -> LocalId {
         let binding = self.prescan.uses(name.span).from_element;
-        let local =
-            self.locals.push(Local { name: name.name.clone(), ty, span: name.span, binding, read: false });
+        let local = Local { name: name.name.clone(), binding, ..Local::hidden(ty, name.span) };
+        let local = self.locals.push(local);
         self.declare(name, Scoped::Local(local));
         local
     }

@@ -223,6 +223,20 @@ pub struct Local {
     pub read: bool,
 }
 
+impl Local {
+    /// A variable that no script names.
+    #[must_use]
+    pub fn hidden(ty: TypeId, span: Span) -> Local {
+        Local { name: String::new(), ty, span, binding: false, read: false }
+    }
+
+    /// Whether it has a presence bit.
+    #[must_use]
+    pub fn may_be_null(&self) -> bool {
+        self.binding || self.read
+    }
+}
+
 /// A global variable: one copy, visible from both halves.
 #[derive(Debug, Clone)]
 pub struct Global {

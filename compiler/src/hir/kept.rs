@@ -505,7 +505,7 @@ impl Printer<'_> {
     }
 
     fn local(&mut self, ty: TypeId, span: Span) -> LocalId {
-        self.locals.push(Local { name: String::new(), ty, span, binding: false, read: false })
+        self.locals.push(Local::hidden(ty, span))
     }
 
     fn of_local(&self, local: LocalId, span: Span) -> Lvalue {

@@ -36,7 +36,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         let bytes = std::mem::take(bytes);
         let (span, ty) = (expr.span, self.types.str_type(bytes.len() as u32 + 1));
-        let local = self.locals.push(Local { name: String::new(), ty, span, binding: false, read: false });
+        let local = self.locals.push(Local::hidden(ty, span));
         let init = Some(Expr { kind: ExprKind::Bytes(bytes), ty, span });
         self.texts.push(Stmt { kind: StmtKind::Let { local, init }, span });
         expr.kind = ExprKind::AddrOf(Lvalue { kind: LvalueKind::Local(local), ty, span });

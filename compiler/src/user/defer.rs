@@ -108,8 +108,7 @@ impl FnCx<'_, '_> {
                 continue;
             }
             let (ty, span) = (argument.ty, argument.span);
-            let local =
-                deferred.locals.push(Local { name: String::new(), ty, span, binding: false, read: false });
+            let local = deferred.locals.push(Local::hidden(ty, span));
             let lvalue = Lvalue { kind: LvalueKind::Local(local), ty, span };
             let value = std::mem::replace(argument, Expr { kind: ExprKind::Load(lvalue), ty, span });
             let offset = deferred.size.next_multiple_of(types.align(ty) as u32);

@@ -56,7 +56,7 @@ pub(super) fn origins(function: &mut HirFunction, maps: &Maps, u32: TypeId) -> B
 }
 
 pub(super) fn hidden_local(function: &mut HirFunction, ty: TypeId, span: Span) -> LocalId {
-    function.locals.push(Local { name: String::new(), ty, span, binding: false, read: false })
+    function.locals.push(Local::hidden(ty, span))
 }
 
 /// Deletions and copies of a function's pointers.

@@ -146,8 +146,7 @@ impl VisitorMut for Rewriter {
                 continue;
             }
             let (ty, span) = (argument.ty, argument.span);
-            let local =
-                self.locals.push(Local { name: String::new(), ty, span, binding: false, read: false });
+            let local = self.locals.push(Local::hidden(ty, span));
             let lvalue = Lvalue { kind: LvalueKind::Local(local), ty, span };
             let load = Expr { kind: ExprKind::Load(lvalue), ty, span };
             let init = Some(std::mem::replace(argument, load));

@@ -554,7 +554,7 @@ impl<'a> Lowerer<'a> {
 
     fn set_home(&mut self, id: LocalId, home: Home) -> LocalHome {
         let local = &self.active.source.locals[id];
-        let present = (local.binding || local.read).then(|| self.builder.variable(Type::I32));
+        let present = local.may_be_null().then(|| self.builder.variable(Type::I32));
         let home = LocalHome { home, present };
         self.active.locals[id] = Some(home);
         home

@@ -210,6 +210,10 @@ impl Lowerer<'_> {
 
     fn assign_local(&mut self, id: LocalId, value: &Expr) -> Lower<()> {
         let home = self.declare(id)?;
+        // The operands are read before the local is written.
+        if self.set_asked(id, home, value)? {
+            return Ok(());
+        }
         if self.active.exposed.contains(&id) || mentions(self.hir, value, Root::Local(id)) {
             let bytes = self.size(value.ty, value.span)?;
             let from = self.temporary(value)?;
@@ -220,8 +224,6 @@ impl Lowerer<'_> {
             if let Home::Alias(alias) = home.home {
                 self.unbind(alias);
             }
-        } else if self.set_asked(id, home, value)? {
-            return Ok(());
         } else {
             self.set_local(id, home, value)?;
         }

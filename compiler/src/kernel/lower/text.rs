@@ -118,8 +118,8 @@ impl Lowerer<'_> {
     }
 
     /// Joins the texts behind an array of pointers, until a null pointer, the end of the destination, or
-    /// [`MAX_JOINED`] texts, where `...` says that there are more. Each text is read whole into twice the destination's space: so one bound holds
-    /// for all of them.
+    /// [`MAX_JOINED`] texts, where `...` says that there are more. Each text is read whole into twice the destination's
+    /// space: so one bound holds for all of them.
     pub(super) fn join_into(
         &mut self,
         pointers: &Expr,
