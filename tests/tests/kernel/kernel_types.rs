@@ -85,7 +85,7 @@ const UNREAD: &str = r#"
     var bytes: u8[4] = buf(filename, 1)
     var no_bytes: u8[4] = buf(8 as u64, 4)
     if (bytes != null && no_bytes == null) { print("first [%c] [%u]", first(&bytes[0]), no_bytes[0]) }
-    // A pointer leads to it.
+    // A pointer points to it.
     bytes = buf(8 as u64, 4)
     if (bytes != null) { print("wrong") }
 }
