@@ -71,7 +71,7 @@ impl SymbolResolver<'_, '_> {
             match slot.opcode {
                 WIDE => {
                     let second = slots.get(at + 1).copied().map(RawInsn::new);
-                    let second = second.ok_or(error(at, truncated(at)))?;
+                    let second = second.ok_or_else(|| error(at, truncated(at)))?;
                     if self
                         .elf
                         .relocations
@@ -333,7 +333,7 @@ fn assemble(
         let mut insn = *insn;
         let found = named.next_if(|(named, _)| *named == at).map(|(_, found)| found);
         if let Some(record) = records.next_if(|record| record.slot == slot) {
-            let types = types.ok_or(error(at, Reason::Core("the object has no types")))?;
+            let types = types.ok_or_else(|| error(at, Reason::Core("the object has no types")))?;
             core::check(types, record).map_err(|reason| error(at, reason))?;
             if found.is_some() {
                 return Err(error(at, Reason::SecondRelocation));
@@ -349,7 +349,7 @@ fn assemble(
             }
             (None, insn) => {
                 let plain = PlainInsn::new(insn)
-                    .ok_or(error(at, Reason::Instruction("a call that was not resolved")))?;
+                    .ok_or_else(|| error(at, Reason::Instruction("a call that was not resolved")))?;
                 Instruction::Plain(plain)
             }
         });

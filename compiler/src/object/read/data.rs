@@ -32,11 +32,13 @@ pub(super) fn read(
         }
         let error = |reason| ReadError::section(section.name, 0, reason);
         let bytes = u32::try_from(section.size).ok().filter(|&bytes| bytes <= MAX_VALUE_BYTES);
-        let bytes = bytes.ok_or(error(Reason::TooMany {
-            what: "bytes of variables",
-            found: section.size,
-            limit: MAX_VALUE_BYTES.into(),
-        }))?;
+        let bytes = bytes.ok_or_else(|| {
+            error(Reason::TooMany {
+                what: "bytes of variables",
+                found: section.size,
+                limit: MAX_VALUE_BYTES.into(),
+            })
+        })?;
         let content = match kind {
             DataKind::Bss => DataContent::Zeros(bytes),
             DataKind::Data | DataKind::Rodata => DataContent::Bytes(section.bytes.to_vec()),
@@ -118,7 +120,7 @@ fn add_type(
         return Err(type_error(entry, Reason::Type { id: entry.var.0, fault }));
     };
     let error = |reason| type_error(entry, Reason::Variable { name: name.to_string(), reason });
-    let bytes = types.bytes(*ty).ok_or(error("its type has no size"))?;
+    let bytes = types.bytes(*ty).ok_or_else(|| error("its type has no size"))?;
     let offset = offset(elf, at, entry)?;
     let is_static = match declared {
         VarLinkage::Static => true,

@@ -205,10 +205,10 @@ impl Reader<'_, '_> {
         let (root, access, kind) = (self.word(at + 4)?, self.word(at + 8)?, self.word(at + 12)?);
         self.cores += 1;
         at_most("CO-RE records", self.cores, MAX_CORE_RECORDS).map_err(error)?;
-        let kind = core_kind(kind).ok_or(error(Reason::Core("a question that is not known")))?;
+        let kind = core_kind(kind).ok_or_else(|| error(Reason::Core("a question that is not known")))?;
         let access = self.types.strings.bytes(access).map_err(error)?;
-        let path =
-            path(access).ok_or(error(Reason::Core("the access string is not a list of small numbers")))?;
+        let path = path(access)
+            .ok_or_else(|| error(Reason::Core("the access string is not a list of small numbers")))?;
         Ok(RawCore { slot, root: TypeId(root), path, kind })
     }
 
@@ -243,7 +243,7 @@ impl Reader<'_, '_> {
 
     fn word(&self, at: u64) -> Result<u32, ReadError> {
         let word = usize::try_from(at).ok().and_then(|at| u32_at(self.section.bytes, at));
-        word.ok_or(ReadError::section(self.section.name, at, Reason::Outside("a record")))
+        word.ok_or_else(|| ReadError::section(self.section.name, at, Reason::Outside("a record")))
     }
 }
 

@@ -181,7 +181,7 @@ fn fill(
     let is_map = elf.section(section).is_some_and(|one| one.role == Role::Maps);
     let wrong = |why| fault(&map.name, MapFault::Values(why));
     let slot = match slot
-        .ok_or(wrong("they are neither programs of an array of programs nor maps of a map of maps"))?
+        .ok_or_else(|| wrong("they are neither programs of an array of programs nor maps of a map of maps"))?
     {
         MapInitSlot::Map(inner) if inner == around.id => return Err(wrong("the map holds itself")),
         MapInitSlot::Map(_) if !is_map => return Err(wrong("they are maps of an older form")),

@@ -109,14 +109,14 @@ impl Filled<'_, '_> {
                     Reason::StructOps { name: name.to_string(), reason },
                 )
             };
-            let size = self.types.bytes(member.ty).ok_or(error("a member has no size"))?;
+            let size = self.types.bytes(member.ty).ok_or_else(|| error("a member has no size"))?;
             if member.bits != 0 || offset < end {
                 return Err(error("a member is a bit field, or shares bytes with another one"));
             }
             self.require_zeros(end, offset).map_err(error)?;
             end = offset + size;
             let content = slice(self.section.bytes, member_offset, size.into())
-                .ok_or(error("a member lies outside"))?;
+                .ok_or_else(|| error("a member lies outside"))?;
             let pointee = match self.types.resolve(member.ty) {
                 Some((_, Type::Pointer(to))) => Some(*to),
                 _ => None,
@@ -137,7 +137,8 @@ impl Filled<'_, '_> {
                         SymbolSection::Undefined | SymbolSection::Absolute => None,
                     });
                     StructOpsValue::Program(
-                        program.ok_or(error("a member is not a program for structs of the kernel"))?,
+                        program
+                            .ok_or_else(|| error("a member is not a program for structs of the kernel"))?,
                     )
                 }
                 (Some(_), _) => return Err(error("a member that is not a function has an address")),

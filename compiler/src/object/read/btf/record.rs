@@ -27,7 +27,7 @@ pub(super) fn read(
         let id = u32::try_from(records.len() + 1).unwrap_or(u32::MAX);
         let error = |reason| (offset, reason);
         at_most("types", records.len() + 1, MAX_TYPES).map_err(error)?;
-        let head = Head::read(rest).ok_or(error(Reason::Outside("the record of a type")))?;
+        let head = Head::read(rest).ok_or_else(|| error(Reason::Outside("the record of a type")))?;
         let (record, after) = match head.tail(rest) {
             Ok(found) => found,
             Err(fault) => return Err(error(fault.into_reason(id))),

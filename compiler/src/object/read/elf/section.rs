@@ -90,17 +90,17 @@ pub(super) fn read<'a>(file: &'a [u8], header: &Header) -> Result<Vec<Section<'a
     let names = Raw::read(file, header, header.names)
         .filter(|names| names.ty == ty::STRTAB)
         .and_then(|names| slice(file, names.offset, names.size))
-        .ok_or(ReadError::file(0, Reason::NotBpf("it has no names of sections")))?;
+        .ok_or_else(|| ReadError::file(0, Reason::NotBpf("it has no names of sections")))?;
     let mut sections = Vec::with_capacity(header.sections);
     let mut ranges = vec![(0, HEADER_BYTES, ""), (header.table, header.table + header.table_bytes(), "")];
     for index in 0..header.sections {
         let header_offset = header.table + index as u64 * SECTION_BYTES;
         let raw = Raw::read(file, header, index)
-            .ok_or(ReadError::file(header_offset, Reason::Outside("the header of a section")))?;
+            .ok_or_else(|| ReadError::file(header_offset, Reason::Outside("the header of a section")))?;
         let name = string_at(names, raw.name)
             .filter(|name| name.len() <= MAX_NAME_BYTES.max(super::super::super::limits::MAX_TARGET_BYTES))
             .and_then(|name| std::str::from_utf8(name).ok())
-            .ok_or(ReadError::file(header_offset, Reason::Section("its name is not a short text")))?;
+            .ok_or_else(|| ReadError::file(header_offset, Reason::Section("its name is not a short text")))?;
         let section = raw.check(file, index, name).map_err(|reason| ReadError::section(name, 0, reason))?;
         if !section.bytes.is_empty() {
             ranges.push((raw.offset, raw.offset + raw.size, name));
