@@ -16,7 +16,7 @@ use wasmtime::component::Linker;
 use crate::apart::Apart;
 use crate::bpf::loader::{LoaderProcess, LoaderStart};
 use crate::bpf::{self, Object};
-use crate::command::{Command, CommandLine};
+use crate::command::{CommandLine, StartingCommand};
 use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
 use crate::display::{EnumNames, TimeZone};
 use crate::naming::Naming;
@@ -686,6 +686,15 @@ fn state(
     });
     // Before libbpf reserves descriptors for maps, which it replaces.
     let outputs = Outputs::open_now();
+    let no_command = |error: io::Error| {
+        let program = options.exec.first().map(|program| program.to_string_lossy());
+        Outcome::Failed(format!("cannot start `{}`: {error}", program.unwrap_or_default()))
+    };
+    let command = (!options.exec.is_empty()).then(|| {
+        let line = CommandLine { words: options.exec.clone(), is_silent: options.exec_is_silent };
+        StartingCommand::new(line, options.stop.clone(), options.exec_status.clone()).map_err(no_command)
+    });
+    let command = command.transpose()?;
     let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {
         if let Some(socket) = loader.flatten() {
@@ -708,16 +717,6 @@ fn state(
             Outcome::Failed(format!("{}: cannot start a second thread: {errno}", options.name))
         })?;
     }
-    let command = match options.exec.as_slice() {
-        [] => None,
-        exec => {
-            let line = CommandLine { words: exec.to_vec(), is_silent: options.exec_is_silent };
-            let started = Command::start(line, options.stop.clone(), options.exec_status.clone());
-            Some(started.map_err(|error| {
-                Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy()))
-            })?)
-        }
-    };
     // Runs on a separate thread that may open files and start the naming process. Without it, user-space
     // addresses have no names, which is reported when one is asked for.
     let process = options.naming.clone().filter(|_| displays.processes);
@@ -736,6 +735,7 @@ fn state(
             .enter(&outputs)
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;
     }
+    let command = command.map(|command| command.started().map_err(no_command)).transpose()?;
     Ok(State::new(options, object, command)
         .naming_by(naming, mappings)
         .in_zone(zone)

@@ -56,6 +56,72 @@ enum Request {
     Restart(Sender<io::Result<Option<i32>>>),
 }
 
+/// A command that is being started. Dropping it has the command never run.
+#[derive(Debug)]
+pub struct StartingCommand {
+    command_line: CommandLine,
+    pid: Receiver<io::Result<i32>>,
+    keeper: KeeperHandle,
+}
+
+impl StartingCommand {
+    /// Starts a process that waits before it executes this command line. It inherits the terminal, the environment and
+    /// the working directory. When it ends, its status is stored in `status` and `stop` is asked.
+    ///
+    /// # Errors
+    /// Of clone(2).
+    pub fn new(
+        command_line: CommandLine,
+        stop: StopHandle,
+        status: ExecStatus,
+    ) -> io::Result<StartingCommand> {
+        let (requests, asked) = mpsc::channel();
+        let (keeps, kept) = mpsc::channel();
+        let (started, pid) = mpsc::channel();
+        let line = command_line.clone();
+        // The fork of a process as large as this one takes a millisecond, in which the caller goes on.
+        thread::Builder::new().name("keeper".into()).spawn(move || {
+            match Process::start(&line, &stop, &status) {
+                Ok(process) => {
+                    // Nobody waits for it if the command is not wanted any more.
+                    let _ = started.send(Ok(process.pid()));
+                    Keeper { command_line: line, stop, status, process, _keeps: keeps }.serve(asked);
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
+        })?;
+        let keeper = KeeperHandle { requests: Some(requests), kept };
+        Ok(StartingCommand { command_line, pid, keeper })
+    }
+
+    /// Waits until the process is there.
+    ///
+    /// # Errors
+    /// Of fork(2) and pipe(2); `InvalidInput` if the command line is empty.
+    pub fn started(self) -> io::Result<Command> {
+        let StartingCommand { command_line, pid, keeper } = self;
+        let pid = pid.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
+        Ok(Command { command_line, pid, is_waiting: true, keeper })
+    }
+}
+
+/// The connection to the keeper. Dropping it ends the keeper, which asks its process to end before.
+#[derive(Debug)]
+struct KeeperHandle {
+    /// None while it is dropped.
+    requests: Option<Sender<Request>>,
+    /// Ends when the keeper has.
+    kept: Receiver<()>,
+}
+
+impl Drop for KeeperHandle {
+    fn drop(&mut self) {
+        self.requests = None;
+        // An error: the keeper has dropped its end, after it has ended the command.
+        let _ = self.kept.recv();
+    }
+}
+
 /// A started command. Dropping it asks the command to end; a command that still waits before its exec never
 /// runs.
 #[derive(Debug)]
@@ -63,26 +129,16 @@ pub struct Command {
     command_line: CommandLine,
     pid: i32,
     is_waiting: bool,
-    /// None while it is dropped.
-    requests: Option<Sender<Request>>,
-    /// Ends when the keeper has.
-    kept: Receiver<()>,
+    keeper: KeeperHandle,
 }
 
 impl Command {
-    /// Starts a process that waits before it executes this command line. It inherits the terminal, the environment and the working directory. When it ends, its
-    /// status is stored in `status` and `stop` is asked.
+    /// Starts a command, and waits until its process is there.
     ///
     /// # Errors
-    /// Of fork(2) and pipe(2); `InvalidInput` if the command line is empty.
+    /// As [`StartingCommand::new`] and [`StartingCommand::started`].
     pub fn start(command_line: CommandLine, stop: StopHandle, status: ExecStatus) -> io::Result<Command> {
-        let process = Process::start(&command_line, &stop, &status)?;
-        let pid = process.pid();
-        let (requests, asked) = mpsc::channel();
-        let (keeps, kept) = mpsc::channel();
-        let keeper = Keeper { command_line: command_line.clone(), stop, status, process, _keeps: keeps };
-        thread::Builder::new().name("keeper".into()).spawn(move || keeper.serve(asked))?;
-        Ok(Command { command_line, pid, is_waiting: true, requests: Some(requests), kept })
+        StartingCommand::new(command_line, stop, status)?.started()
     }
 
     /// The process id, which is also the id of the task that execs.
@@ -125,17 +181,9 @@ impl Command {
     fn ask<T>(&self, request: impl FnOnce(Sender<io::Result<T>>) -> Request) -> io::Result<T> {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let (answer, answered) = mpsc::channel();
-        let requests = self.requests.as_ref().ok_or_else(gone)?;
+        let requests = self.keeper.requests.as_ref().ok_or_else(gone)?;
         requests.send(request(answer)).map_err(|_| gone())?;
         answered.recv().map_err(|_| gone())?
-    }
-}
-
-impl Drop for Command {
-    fn drop(&mut self) {
-        self.requests = None;
-        // An error: the keeper has dropped its end, after it has ended the command.
-        let _ = self.kept.recv();
     }
 }
 
