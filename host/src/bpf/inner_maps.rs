@@ -15,7 +15,7 @@ use nix::errno::Errno;
 
 use super::charge;
 use super::cursor::is_unsupported;
-use super::error::BpfError;
+use super::error::{BpfError, UPDATE_ENTRY};
 use super::map::{MapShape, possible_cpus};
 use super::sys::{self, Batch, RawMap};
 use crate::policy::Admitted;
@@ -176,7 +176,7 @@ impl InnerMaps {
                 let _ = outer.delete(key);
             }
             self.release(created);
-            return Err(self.kernel("store an inner map in", "bpf(BPF_MAP_UPDATE_ELEM)", errno));
+            return Err(self.kernel("store an inner map in", UPDATE_ENTRY, errno));
         }
         maps.extend(created);
         Ok(())

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::cursor::{Cursor, CursorContent, is_unsupported};
 use super::delivered::LoadedMap;
-use super::error::BpfError;
+use super::error::{BpfError, UPDATE_ENTRY};
 use super::inner_maps::InnerMaps;
 use super::sys::RawMap;
 use crate::host_bytes::HostBytes;
@@ -331,7 +331,7 @@ impl Map {
     }
 
     fn not_written(&self, errno: Errno) -> BpfError {
-        self.frozen(errno).unwrap_or_else(|| self.kernel("update", "bpf(BPF_MAP_UPDATE_ELEM)", errno))
+        self.frozen(errno).unwrap_or_else(|| self.kernel("update", UPDATE_ENTRY, errno))
     }
 
     /// Returns the error if the kernel refused a change because the map is frozen.

@@ -8,7 +8,7 @@ use ks_wit::kfunc;
 use nix::errno::Errno;
 
 use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered, unprobed};
-use crate::bpf::{BpfError, Lack, LoadError, OPEN_GROUP, Occupant, PACKET_SOCKET};
+use crate::bpf::{BpfError, Lack, LoadError, OPEN_GROUP, Occupant, PACKET_SOCKET, UPDATE_ENTRY};
 use crate::text::visible;
 use crate::tracefs;
 
@@ -312,6 +312,11 @@ fn explain_call(call: &str, errno: Errno) -> Explanation {
             "ks-host does not have CAP_NET_RAW, which the kernel asks for sockets of packets",
             "run it as root, or: setcap cap_bpf,cap_perfmon,cap_net_raw+ep ks-host",
         ),
+        (UPDATE_ENTRY, Errno::E2BIG) => because(
+            FailureKind::Limit,
+            "the map has all the entries that it was declared with, or the index of an array is behind its end",
+            "declare the map with more entries, delete some before, or use `lru_hash`, which forgets what was not used for longest",
+        ),
         _ => explain_errno(errno, NetAdmin::MayBeRequired, call),
     }
 }
@@ -564,12 +569,7 @@ mod tests {
     #[test]
     fn an_errno_of_the_kernel_keeps_its_kind() {
         let kind = |errno| {
-            explain(&BpfError::Kernel {
-                tried: "update the map `m`".into(),
-                call: "bpf(BPF_MAP_UPDATE_ELEM)",
-                errno,
-            })
-            .kind
+            explain(&BpfError::Kernel { tried: "update the map `m`".into(), call: UPDATE_ENTRY, errno }).kind
         };
         assert_eq!(kind(Errno::E2BIG), FailureKind::Limit);
         assert_eq!(kind(Errno::EEXIST), FailureKind::Busy);

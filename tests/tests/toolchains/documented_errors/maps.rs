@@ -64,7 +64,7 @@ fn inner_maps() -> Vec<Case> {
         create("limit", "the map is full")
             .refused(BPF, Of::First(MAP_UPDATE_ELEM), Errno::E2BIG)
             .errno("E2BIG")
-            .says("cannot store an inner map"),
+            .says("declare the map with more entries"),
         create("limit", "an array's index beyond its end")
             .with("slots beyond")
             .errno("E2BIG")
@@ -164,7 +164,7 @@ fn keys_and_values() -> Vec<Case> {
         || case("busy", "`no-exist`, and the key is there").errno("EEXIST").says("cannot update the map");
     let absent =
         || case("not-found", "`exist`, and the key is not there").errno("ENOENT").says("cannot update");
-    let full = || case("limit", "the map is full").errno("E2BIG").says("cannot update the map");
+    let full = || case("limit", "the map is full").errno("E2BIG").says("declare the map with more entries");
     let beyond =
         || case("limit", "an array's index beyond its end").errno("E2BIG").says("cannot update the map");
     vec![
