@@ -57,6 +57,7 @@ mod iter;
 mod layout;
 pub mod losses;
 mod map;
+mod nested;
 #[doc(hidden)]
 pub mod object;
 mod options;
@@ -83,6 +84,7 @@ pub use iter::{Entries, Keys};
 pub use ks_guest_macros::kernel;
 pub use ks_guest_macros::{Plain, main};
 pub use map::{Map, PerCpuMap, list_maps, set_max_entries, set_value_size, settle};
+pub use nested::Nested;
 pub use options::PerfOptions;
 pub use perf::{Attachment, GroupEntry, GroupReading, ListedEvent, Reading, State, list_events, read_many};
 pub use plain::Plain;

@@ -117,6 +117,10 @@ impl<K: Plain, V: Plain> Map<K, V> {
         Ok(Map { raw, elements, types: PhantomData })
     }
 
+    pub(crate) fn raw(&self) -> &maps::BpfMap {
+        &self.raw
+    }
+
     /// Returns the value at a key; none if there is no entry.
     ///
     /// # Errors

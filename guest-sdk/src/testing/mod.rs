@@ -45,6 +45,7 @@ use state::{Exit, FakeGlobal, FakeMap, FakeRing, MapKind, Refusal, State, with};
 
 use crate::error::ErrorKind;
 use crate::layout;
+use crate::nested::Nested;
 use crate::perf::Reading;
 use crate::plain::Plain;
 use crate::termination::Termination;
@@ -171,6 +172,12 @@ impl Host {
     /// Declares an array: every index exists, with zeros.
     pub fn array<V: Plain>(&self, name: &str, len: u32) {
         self.declare(name, FakeMap::new(MapKind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len));
+    }
+
+    /// Declares a map of maps, which has no inner maps yet, with room for so many entries in all of them.
+    pub fn map_of_maps<O: Plain, I: Plain, V: Plain>(&self, name: &str, max_entries: u32) {
+        let (key, value) = (layout::of::<Nested<O, I>>(), layout::of::<V>());
+        self.declare(name, FakeMap::new(MapKind::Hash, Some(key), value, max_entries).of_maps(O::SIZE));
     }
 
     /// Declares a hash map with a value for each CPU.

@@ -218,17 +218,38 @@ pub(super) struct FakeMap {
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Values of a map without keys.
     pub(super) values: VecDeque<Vec<u8>>,
+    /// Of a map of maps: where its inner maps are.
+    pub(super) inner: Option<InnerMaps>,
+}
+
+/// The keys at which a map of maps has inner maps.
+#[derive(Debug)]
+pub(super) struct InnerMaps {
+    /// Bytes of such a key.
+    pub(super) key_size: usize,
+    pub(super) keys: BTreeSet<Vec<u8>>,
+}
+
+impl InnerMaps {
+    /// Returns the key of the inner map of the entry with this key.
+    pub(super) fn key<'k>(&self, entry: &'k [u8]) -> &'k [u8] {
+        &entry[..self.key_size]
+    }
 }
 
 impl FakeMap {
     pub(super) fn new(kind: MapKind, key: Option<Layout>, value: Layout, max_entries: u32) -> FakeMap {
         let (entries, values) = (BTreeMap::new(), VecDeque::new());
-        let map = FakeMap { kind, key, value, max_entries, per_cpu: None, entries, values };
+        let map = FakeMap { kind, key, value, max_entries, per_cpu: None, entries, values, inner: None };
         map.filled()
     }
 
     pub(super) fn on_cpus(self, cpus: u32) -> FakeMap {
         FakeMap { per_cpu: Some(cpus), ..self }.filled()
+    }
+
+    pub(super) fn of_maps(self, key_size: usize) -> FakeMap {
+        FakeMap { inner: Some(InnerMaps { key_size, keys: BTreeSet::new() }), ..self }
     }
 
     /// Fills an array with all of its elements.

@@ -54,6 +54,9 @@ fn root_programs_maps_rings_and_variables_are_typed() {
         stdout.contains("triple [1, 2, 3]\ntriple [7, 8, 9]\nprogram guest_fault true\n"),
         "{outcome:#?}"
     );
+    let row =
+        "marked true [(Nested { outer: 4, inner: 1 }, 40)]\ninner true true false\nflat Some(Invalid)\n";
+    assert!(stdout.contains(row), "{outcome:#?}");
     assert_eq!(outcome.numbers("entries"), [491, 491, 491], "{outcome:#?}");
     assert!(
         stdout.contains(

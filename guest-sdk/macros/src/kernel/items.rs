@@ -3,6 +3,7 @@
 
 use ks_compiler::hir::{FunctionKind, Hir, Map, MapKind};
 use ks_compiler::split::Split;
+use ks_compiler::types::Types;
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
@@ -74,8 +75,9 @@ impl Items<'_> {
         for map in split.maps.iter().map(|id| &hir.maps[*id]) {
             let name = &map.name;
             let doc = format!("Opens the map `{name}`, of the kind `{}`.", map.kind.name());
-            let (ty, declare) = self.map_type(map);
-            let entries = map.max_entries;
+            let (ty, declare) = self.map_type(map, &hir.types);
+            let maps = map.outer.map_or(1, |outer| outer.max_entries);
+            let entries = map.max_entries.saturating_mul(maps);
             let item = opener(name, &doc, ty, quote!(open), &none());
             self.add(name, item, Some(quote!(#declare(#name, #entries))));
         }
@@ -99,8 +101,15 @@ impl Items<'_> {
     }
 
     /// Returns the type of a map, and the statement that declares it to the host of a test.
-    fn map_type(&mut self, map: &Map) -> (TokenStream, TokenStream) {
+    fn map_type(&mut self, map: &Map, types: &Types) -> (TokenStream, TokenStream) {
         let value = self.met.ty(map.value);
+        if let Some((outer, inner)) = map.nested_keys(types) {
+            let (outer, inner) = (self.met.ty(outer), self.met.ty(inner));
+            return (
+                quote!(Map<::ks_guest::Nested<#outer, #inner>, #value>),
+                quote!(map_of_maps::<#outer, #inner, #value>),
+            );
+        }
         // The kernel's arrays have 4-byte keys, whatever type the script uses as an index.
         let key = match map.kind {
             MapKind::Array | MapKind::PercpuArray | MapKind::StackTrace => quote!(u32),

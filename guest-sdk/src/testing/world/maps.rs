@@ -1,5 +1,6 @@
 //! `maps`: map entries, stored as bytes.
 
+use std::collections::BTreeMap;
 use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -8,7 +9,7 @@ pub(crate) use crate::bindings::kernelscript::host::maps::{MapInfo, UpdateMode};
 use crate::bindings::kernelscript::host::types::Error;
 use crate::error::ErrorKind;
 
-use super::super::state::{FakeMap, MapKind, error, missing, with};
+use super::super::state::{FakeMap, InnerMaps, MapKind, error, missing, with};
 
 pub(crate) fn list_maps() -> Vec<String> {
     with(|state| state.maps.keys().cloned().collect())
@@ -161,6 +162,31 @@ impl BpfMap {
             }
         })
     }
+
+    pub(crate) fn create_inner(&self, keys: &[u8]) -> Result<(), Error> {
+        self.with_inner(|inner, _| inner.keys.extend(keys.chunks_exact(inner.key_size).map(<[u8]>::to_vec)))
+    }
+
+    pub(crate) fn has_inner(&self, key: &[u8]) -> Result<bool, Error> {
+        self.with_inner(|inner, _| inner.keys.contains(key))
+    }
+
+    pub(crate) fn delete_inner(&self, key: &[u8]) -> Result<bool, Error> {
+        self.with_inner(|inner, entries| {
+            entries.retain(|entry, _| inner.key(entry) != key);
+            inner.keys.remove(key)
+        })
+    }
+
+    fn with_inner<T>(
+        &self,
+        act: impl FnOnce(&mut InnerMaps, &mut BTreeMap<Vec<u8>, Vec<u8>>) -> T,
+    ) -> Result<T, Error> {
+        self.with(|map| match &mut map.inner {
+            Some(inner) => Ok(act(inner, &mut map.entries)),
+            None => Err(error(ErrorKind::Invalid, format!("map `{}` is no map of maps", self.name))),
+        })
+    }
 }
 
 fn put(map: &mut FakeMap, name: &str, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), Error> {
@@ -182,6 +208,9 @@ fn put(map: &mut FakeMap, name: &str, key: &[u8], value: &[u8], mode: UpdateMode
             ErrorKind::Invalid,
             format!("a value of map `{name}` has {} bytes", map.slot_bytes()),
         ));
+    }
+    if let Some(inner) = &mut map.inner {
+        inner.keys.insert(inner.key(key).to_vec());
     }
     map.entries.insert(key.to_vec(), value.to_vec());
     Ok(())

@@ -81,8 +81,14 @@ pub(super) fn of(elf: &[u8], subject: Subject<'_>) -> Option<Layout> {
     let file = ElfFile64::<LittleEndian>::parse(elf).ok()?;
     let btf = Btf::parse(file.section_by_name(".BTF")?.data().ok()?)?;
     let id = match subject {
-        Subject::Key(map) => of_map(&btf, map, "key")?,
-        Subject::Value(map) => of_map(&btf, map, "value")?,
+        Subject::Key(map) => match inner_map(&btf, definition(&btf, map)?) {
+            Some(inner) => return of_both_keys(&btf, definition(&btf, map)?, inner),
+            None => of_map(&btf, definition(&btf, map)?, "key")?,
+        },
+        Subject::Value(map) => {
+            let map = definition(&btf, map)?;
+            of_map(&btf, inner_map(&btf, map).unwrap_or(map), "value")?
+        }
         Subject::Variable(name) => variable(&btf, name, |section| section != MAPS)?,
         Subject::Type(name) => {
             let is_named = |ty: Type<'_>| {
@@ -103,12 +109,41 @@ fn variable(btf: &Btf<'_>, name: &str, section: impl Fn(&str) -> bool) -> Option
     found.map(Type::target)
 }
 
-/// A map is a variable whose members point to its types (`__type(key, ..)` of libbpf's bpf_helpers.h).
-fn of_map(btf: &Btf<'_>, map: &str, what: &str) -> Option<u32> {
-    let (_, definition) = resolve(btf, variable(btf, map, |section| section == MAPS)?)?;
+/// Returns the struct that defines a map: a variable whose members point to its types (`__type(key, ..)` of libbpf's
+/// bpf_helpers.h).
+fn definition<'a>(btf: &Btf<'a>, map: &str) -> Option<Type<'a>> {
+    Some(resolve(btf, variable(btf, map, |section| section == MAPS)?)?.1)
+}
+
+fn of_map(btf: &Btf<'_>, definition: Type<'_>, what: &str) -> Option<u32> {
     let pointer = btf.members(definition).find(|member| member.name == what)?;
-    let (_, pointer) = resolve(btf, pointer.ty)?;
+    pointee(btf, pointer.ty)
+}
+
+fn pointee(btf: &Btf<'_>, id: u32) -> Option<u32> {
+    let (_, pointer) = resolve(btf, id)?;
     (pointer.kind == BtfKind::Pointer).then(|| pointer.target())
+}
+
+/// Returns the struct that defines the inner maps of a map of maps (`__array(values, ..)` of libbpf's bpf_helpers.h).
+fn inner_map<'a>(btf: &Btf<'a>, definition: Type<'_>) -> Option<Type<'a>> {
+    let values = btf.members(definition).find(|member| member.name == "values")?;
+    let (_, values) = resolve(btf, values.ty)?;
+    let (element, _) = values.array()?;
+    Some(resolve(btf, pointee(btf, element)?)?.1)
+}
+
+/// The key of a map of maps as plugins give it: `outer` and `inner`, each filled up to a multiple of 8 bytes.
+fn of_both_keys(btf: &Btf<'_>, outer: Type<'_>, inner: Type<'_>) -> Option<Layout> {
+    let mut builder = LayoutBuilder { btf, members: Vec::new(), steps: 0 };
+    let mut end = 0_u32;
+    for (name, map) in [("outer", outer), ("inner", inner)] {
+        let id = of_map(btf, map, "key")?;
+        builder
+            .add(id, &mut MemberPosition { path: name.into(), offset: end, ..MemberPosition::default() })?;
+        end = end.checked_add(size(btf, id)?.checked_next_multiple_of(8)?)?;
+    }
+    Some(Layout { name: String::new(), size: end, members: builder.members })
 }
 
 /// Resolves typedefs and modifiers.

@@ -8,6 +8,7 @@ use super::*;
 const SOURCE: &str = r#"
     #define __type(name, type) typeof(type) *name
     #define __uint(name, value) int (*name)[value]
+    #define __array(name, type) typeof(type) *name[]
     typedef unsigned char u8;
     typedef unsigned short u16;
     typedef unsigned int u32;
@@ -33,6 +34,9 @@ const SOURCE: &str = r#"
         flows __attribute__((section(".maps"), used));
     struct { __uint(type, 1); __uint(max_entries, 8); __uint(key_size, 4); __uint(value_size, 8); }
         sizes __attribute__((section(".maps"), used));
+    struct inner { __uint(type, 1); __uint(max_entries, 8); __type(key, struct point); __type(value, u64); };
+    struct { __uint(type, 13); __uint(max_entries, 8); __type(key, u32); __array(values, struct inner); }
+        nested __attribute__((section(".maps"), used));
     u64 counts[4];
     event_t *unused __attribute__((unused));
 "#;
@@ -99,6 +103,10 @@ fn keys_variables_and_types_are_found_by_name() {
         Some((String::new(), 32, one(" 0 8 Unsigned [(4, 8)]")))
     );
     assert_eq!(layout_of(Subject::Type("event_t")), Some(("event_t".into(), 8, one("at 0 8 Unsigned []"))));
+    let both = ["outer 0 4 Unsigned []", "inner.x 8 2 Unsigned []", "inner.y 10 2 Signed []"];
+    let both = both.map(str::to_owned).to_vec();
+    assert_eq!(layout_of(Subject::Key("nested")), Some((String::new(), 16, both)));
+    assert_eq!(layout_of(Subject::Value("nested")), Some(("u64".into(), 8, one(" 0 8 Unsigned []"))));
     for absent in [
         Subject::Key("sizes"),
         Subject::Value("sizes"),

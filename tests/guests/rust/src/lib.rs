@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use ks_guest::{
-    Attachment, ErrorKind, Event, Global, Group, Map, PerCpuMap, PerfOptions, Plain, Program, Queue, Ring,
+    Attachment, ErrorKind, Event, Global, Group, Map, Nested, PerCpuMap, PerfOptions, Plain, Program, Queue, Ring,
     args, clock, list_events, losses, println, read_many, system,
 };
 
@@ -83,6 +83,9 @@ fn kernel() -> Result<(), Box<dyn Error>> {
     println!("triple {:?}", pair.get());
     pair.set(&[7, 8, 9])?;
     println!("triple {:?}", pair.get());
+    let by_mark = Map::<Nested<u32, u64>, u64>::open("by_mark")?;
+    by_mark.create_inner(&[3, 4])?;
+    by_mark.insert(&Nested { outer: 4, inner: 1 }, &40)?;
     let program = Program::load("guest_fault")?;
     println!("program {} {}", program.info()?.name, program.info()?.instructions > 0);
     let faults = Attachment::open_with(&Event::named("page_faults")?, &mine().period(1), &program)?;
@@ -90,6 +93,12 @@ fn kernel() -> Result<(), Box<dyn Error>> {
     faults.disable()?;
     println!("faults {} counted {}", faults.read()?.raw, counted.get());
     faults.detach();
+
+    let marked = by_mark.get(&Nested { outer: 3, inner: 9 })? == Some(counted.get() - 100);
+    let entries: Vec<_> = by_mark.iter()?.flatten().filter(|(key, _)| key.outer == 4).collect();
+    println!("marked {marked} {entries:?}");
+    println!("inner {} {} {}", by_mark.has_inner(&3)?, by_mark.remove_inner(&3)?, by_mark.has_inner(&3)?);
+    println!("flat {:?}", Map::<u32, u64>::open("by_mark").map_err(|error| error.kind()).err());
 
     let map = Map::<u32, Seen>::open("seen")?;
     let Some(seen) = map.get(&1)? else { return Err("the program wrote no entry".into()) };
