@@ -203,8 +203,8 @@ impl State {
                         "texts could not be read and are"
                     };
                     self.output.report(&format!(
-                        "{count} {texts} empty: there was no memory, or its page was not loaded yet (read it when the \
-                         system call returns)"
+                        "{count} {texts} empty: there was no memory, or its page was not loaded yet (read the text of a \
+                         system call when the call returns)"
                     ));
                 }
             }

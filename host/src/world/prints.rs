@@ -49,8 +49,30 @@ impl Table {
             values.push(display(value, bytes, state)?);
             rest = after;
         }
-        Some(PrintedLine { text: format::line(&print.format, &values), values })
+        let text = match one_line(&print.values, &values) {
+            Some(shown) => format::line(&print.format, &shown),
+            None => format::line(&print.format, &values),
+        };
+        Some(PrintedLine { text, values })
     }
+}
+
+/// Returns the values of a line with `\n` where texts have line feeds, so that none of a process looks like a line of its
+/// own; none if there is no line feed. What the host formats itself may have several lines.
+fn one_line(of: &[PrintValue], values: &[Value]) -> Option<Vec<Value>> {
+    let breaks = |(of, value): (&PrintValue, &Value)| match (of, value) {
+        (PrintValue::Text(_), Value::Text(text)) => text.contains(&b'\n'),
+        _ => false,
+    };
+    of.iter().zip(values).any(breaks).then(|| {
+        let shown = of.iter().zip(values).map(|(of, value)| match (of, value) {
+            (PrintValue::Text(_), Value::Text(text)) => {
+                Value::Text(text.split(|byte| *byte == b'\n').collect::<Vec<_>>().join(&b"\\n"[..]))
+            }
+            _ => value.clone(),
+        });
+        shown.collect()
+    })
 }
 
 /// A line that the kernel half printed; empty if its record is malformed.

@@ -159,30 +159,12 @@ impl Streams {
     /// # Errors
     /// Those of standard output.
     pub(super) fn print(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.print_with(bytes, &[])
-    }
-
-    /// Writes a line that was formatted from values: with JSON they are a member beside the line. What is not exactly
-    /// one line is written as text alone.
-    ///
-    /// # Errors
-    /// Those of standard output.
-    pub(super) fn print_values(&mut self, line: &[u8], values: &[Value]) -> io::Result<()> {
-        let is_line = line.iter().position(|byte| *byte == b'\n').is_some_and(|end| end + 1 == line.len());
-        if !self.shows_values() || !is_line || !self.begun.bytes.is_empty() {
-            return self.print(line);
-        }
-        let values: Vec<serde_json::Value> = values.iter().map(table::json).collect();
-        self.print_with(line, &values)
-    }
-
-    fn print_with(&mut self, bytes: &[u8], values: &[serde_json::Value]) -> io::Result<()> {
         if !self.written.has_room() {
             self.begun.clear();
             return Ok(());
         }
         if self.form != Form::Plain {
-            return self.print_lines(bytes, values);
+            return self.print_lines(bytes);
         }
         if self.raw {
             return self.put_lines(bytes);
@@ -195,6 +177,31 @@ impl Streams {
         let (whole, begun) = joined.split_at(joined.len() - unfinished(&joined));
         self.begun.bytes.extend_from_slice(begun);
         self.put_lines(&display(whole))
+    }
+
+    /// Writes a line that was formatted from values: with JSON one object has both, whatever line feeds the values have.
+    /// What does not end with a line is written as text alone.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn print_values(&mut self, line: &[u8], values: &[Value]) -> io::Result<()> {
+        let whole = line.strip_suffix(b"\n").filter(|_| self.shows_values() && self.begun.bytes.is_empty());
+        let Some(whole) = whole.filter(|_| !values.is_empty()) else { return self.print(line) };
+        if !self.written.has_room() {
+            return Ok(());
+        }
+        let values: Vec<serde_json::Value> = values.iter().map(table::json).collect();
+        let line = if self.raw { Cow::Borrowed(whole) } else { display(whole) };
+        let mut object = Vec::new();
+        let printed = Printed {
+            time: &now(),
+            plugin: &self.name,
+            line: &String::from_utf8_lossy(&line),
+            values: &values,
+        };
+        serde_json::to_writer(&mut object, &printed)?;
+        object.push(b'\n');
+        self.put(&object)
     }
 
     /// Writes a histogram, as far as the rate limit allows.
@@ -300,20 +307,14 @@ impl Streams {
         if self.written.take(bytes.len()) { write_now(&mut self.stdout, bytes) } else { Ok(()) }
     }
 
-    fn print_lines(&mut self, bytes: &[u8], values: &[serde_json::Value]) -> io::Result<()> {
+    fn print_lines(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Streams { name, form, raw, stdout, begun, written, .. } = self;
         let time = now();
         let mut formed = Vec::new();
         begun.split(bytes, |line| {
             let before = formed.len();
-            form_line(
-                *form,
-                name,
-                &time,
-                &if *raw { Cow::Borrowed(line) } else { display(line) },
-                values,
-                &mut formed,
-            )?;
+            let line = if *raw { Cow::Borrowed(line) } else { display(line) };
+            form_line(*form, name, &time, &line, &mut formed)?;
             if !written.take(formed.len() - before) {
                 formed.truncate(before);
                 return Ok(false);
@@ -421,7 +422,7 @@ impl Streams {
                 let begun = std::mem::take(&mut self.begun.bytes);
                 self.put(&display(&begun))
             }
-            Form::Named | Form::Json => self.print_lines(b"\n", &[]),
+            Form::Named | Form::Json => self.print_lines(b"\n"),
         }
     }
 }
@@ -434,19 +435,12 @@ fn now() -> String {
     humantime::format_rfc3339_micros(SystemTime::now()).to_string()
 }
 
-/// Appends a line in its format, with the values that JSON shows beside it.
-fn form_line(
-    form: Form,
-    plugin: &str,
-    time: &str,
-    line: &[u8],
-    values: &[serde_json::Value],
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
+/// Appends a line in its format.
+fn form_line(form: Form, plugin: &str, time: &str, line: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     match form {
         Form::Json => {
             let line = String::from_utf8_lossy(line);
-            serde_json::to_writer(&mut *out, &Printed { time, plugin, line: &line, values })?;
+            serde_json::to_writer(&mut *out, &Printed { time, plugin, line: &line, values: &[] })?;
             out.push(b'\n');
         }
         Form::Named | Form::Plain => out.extend_from_slice(&named(plugin, line)),

@@ -252,7 +252,7 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     match value {
         Value::Boolean(on) => (*on).into(),
         Value::Float64(number) => Number::from_f64(*number).map_or(serde_json::Value::Null, Into::into),
-        Value::Character(_) | Value::Text(_) => cell(value).into(),
+        Value::Character(_) | Value::Text(_) => text(value).into(),
         Value::None => serde_json::Value::Null,
         _ => integer(value).and_then(Number::from_i128).map_or(serde_json::Value::Null, Into::into),
     }
@@ -339,7 +339,18 @@ fn lines(text: &[u8]) -> Vec<String> {
 
 /// Returns a value as text of one line.
 pub(super) fn cell(value: &Value) -> String {
-    visible(&String::from_utf8_lossy(&format::natural(value)), MAX_TEXT_BYTES).into_owned()
+    visible(&text(value), MAX_TEXT_BYTES).into_owned()
+}
+
+/// Returns a value as text, in which bytes that are no UTF-8 are `\xff`.
+fn text(value: &Value) -> String {
+    let bytes = format::natural(value);
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
 }
 
 /// Whether a value is aligned to the right.
