@@ -74,6 +74,7 @@ impl Checker<'_> {
             column,
             pinned: global.pin.is_some(),
             kernel_only: global.local.is_some(),
+            is_variable: true,
             ..Map::new(name, MapKind::PercpuArray, self.types.common().u32, ty, 1)
         });
         self.declare_name(&global.name, Symbol::PerCpu(id));

@@ -428,6 +428,8 @@ pub struct Map {
     pub locked: bool,
     /// The second map of two that `take(m)` exchanges. Set by [`super::taken`].
     pub double_buffer: Option<DoubleBuffer>,
+    /// Whether it is a variable with a value for each CPU, its only entry.
+    pub is_variable: bool,
     /// The outer map of a map of maps. Kind, value and number of entries are then those of the inner maps, and `key` is a
     /// struct of two fields: the key of the outer map and that of the inner one.
     pub outer: Option<OuterMap>,
@@ -490,6 +492,7 @@ impl Map {
             kernel_only: false,
             locked: false,
             double_buffer: None,
+            is_variable: false,
             outer: None,
             column: None,
         }

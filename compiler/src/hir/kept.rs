@@ -23,7 +23,8 @@ use super::visit::{self, Visitor};
 use super::visit_mut::{self, VisitorMut};
 use super::{
     BinaryOp, Block, Expr, ExprKind, FuncId, GlobalId, Half, Hir, HirFunction, HistogramScale, Local,
-    LocalId, Lvalue, LvalueKind, MapId, MapIteration, MapKind, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
+    LocalId, Lvalue, LvalueKind, Map, MapId, MapIteration, MapKind, SharedBuiltin, Stmt, StmtKind,
+    UserBuiltin,
 };
 use crate::index::IndexVec;
 use crate::source::Span;
@@ -207,12 +208,20 @@ impl Visitor for Removed {
     }
 }
 
+/// A variable that is printed in the row of variables.
+#[derive(Clone, Copy)]
+enum Variable {
+    Shared(GlobalId),
+    /// One with a value for each CPU, whose sum is printed.
+    PerCpu(MapId),
+}
+
 /// What a script keeps and does not read, in the order of the declarations.
 struct Kept {
     maps: Vec<MapId>,
     histograms: Vec<GlobalId>,
     arrays: Vec<GlobalId>,
-    others: Vec<GlobalId>,
+    others: Vec<Variable>,
 }
 
 impl Kept {
@@ -227,7 +236,11 @@ impl Kept {
                 && is_printed_key(&hir.types, map.key)
                 && (is_printed(&hir.types, map.value) || scale(hir, map.value).is_some())
         });
-        let maps = maps.map(|(id, _)| id).collect();
+        let is_in_row = |map: &Map| {
+            map.is_variable && element(&hir.types, map.value).is_none() && scale(hir, map.value).is_none()
+        };
+        let (variables, maps): (Vec<_>, Vec<_>) = maps.partition(|(_, map)| is_in_row(map));
+        let maps = maps.into_iter().map(|(id, _)| id).collect();
         let globals = hir.globals.iter_enumerated();
         let globals = globals.filter(|(id, global)| !global.kernel_only && !named.globals.contains(id));
         let (histograms, others): (Vec<_>, Vec<_>) =
@@ -235,8 +248,12 @@ impl Kept {
         let shown = others.into_iter().filter(|(_, ty)| is_printed(&hir.types, *ty));
         let (arrays, others): (Vec<_>, Vec<_>) =
             shown.partition(|(_, ty)| element(&hir.types, *ty).is_some());
-        let ids = |found: Vec<(GlobalId, TypeId)>| found.into_iter().map(|(id, _)| id).collect();
-        Kept { maps, histograms: ids(histograms), arrays: ids(arrays), others: ids(others) }
+        let ids = |found: Vec<(GlobalId, TypeId)>| -> Vec<GlobalId> {
+            found.into_iter().map(|(id, _)| id).collect()
+        };
+        let others = ids(others).into_iter().map(Variable::Shared);
+        let others = others.chain(variables.into_iter().map(|(id, _)| Variable::PerCpu(id))).collect();
+        Kept { maps, histograms: ids(histograms), arrays: ids(arrays), others }
     }
 }
 
@@ -283,28 +300,55 @@ impl Printer<'_> {
     }
 
     /// Prints the variables that are not arrays as the columns of one row.
-    fn print_variables(&mut self, others: &[GlobalId], span: Span, block: &mut Block) {
+    fn print_variables(&mut self, others: &[Variable], span: Span, block: &mut Block) {
         if others.is_empty() {
             return;
         }
         let (mut shown, mut values) = (Vec::new(), Vec::new());
-        for id in others {
-            let global = &self.hir.globals[*id];
-            let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
-            let columns = variable_columns(&self.hir.types, global);
+        for variable in others {
+            let (lvalue, columns) = (self.of_variable(*variable, span), self.columns_of(*variable));
             values.extend(columns.iter().map(|column| self.part(lvalue.clone(), column, span)));
             shown.extend(columns);
         }
         let table = self.table("", labels([&shown]), span, block);
         block.push(self.append(table, values, span));
         block.push(self.write(table, None, None, span));
-        for id in others {
-            let global = &self.hir.globals[*id];
-            let lvalue = Lvalue { kind: LvalueKind::Global(*id), ty: global.ty, span };
-            let shown = variable_columns(&self.hir.types, global);
+        for variable in others {
+            let (lvalue, shown) = (self.of_variable(*variable, span), self.columns_of(*variable));
             let Some(overflowed) = self.overflowed(&shown, span, block) else { continue };
             block.extend(self.count_overflows(overflowed, &lvalue, &shown, span));
-            block.push(self.report_overflows(overflowed, &global.name, span));
+            let name = match variable {
+                Variable::Shared(id) => &self.hir.globals[*id].name,
+                Variable::PerCpu(id) => &self.hir.maps[*id].name,
+            };
+            block.push(self.report_overflows(overflowed, name, span));
+        }
+    }
+
+    fn columns_of(&self, variable: Variable) -> Vec<Column> {
+        let (name, column, ty) = match variable {
+            Variable::Shared(id) => {
+                let global = &self.hir.globals[id];
+                (&global.name, &global.column, global.ty)
+            }
+            Variable::PerCpu(id) => {
+                let map = &self.hir.maps[id];
+                (&map.name, &map.column, map.value)
+            }
+        };
+        variable_columns(&self.hir.types, name, column.as_ref(), ty)
+    }
+
+    fn of_variable(&self, variable: Variable, span: Span) -> Lvalue {
+        match variable {
+            Variable::Shared(id) => {
+                Lvalue { kind: LvalueKind::Global(id), ty: self.hir.globals[id].ty, span }
+            }
+            Variable::PerCpu(map) => {
+                let ty = self.hir.types.common().u32;
+                let key = Box::new(Expr { kind: ExprKind::Const(0), ty, span });
+                Lvalue { kind: LvalueKind::Element { map, key }, ty: self.hir.maps[map].value, span }
+            }
         }
     }
 

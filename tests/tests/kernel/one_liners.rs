@@ -176,6 +176,9 @@ fn root_a_map_is_printed_by_name() {
 fn root_shared_variables_are_one_row() {
     let script = r#"
         struct Last { code: i64, name: str(16) }
+        struct Pair { one: u64, three: u32 }
+        percpu var twice : u64
+        percpu var pair : Pair
         var calls : u64 = 0
         var bytes : i64 = 0
         var last : Last
@@ -186,16 +189,25 @@ fn root_shared_variables_are_one_row() {
                 bytes += ret
                 slots[calls & 1] += 1
                 last = Last { code: ret, name: comm() }
+                twice += 2
+                pair.one += 1
+                pair.three += 3
             }
         }"#;
     let dd = Dd::new();
     let outcome = dd.observed(script, 10);
-    let expected = format!(
-        "calls  bytes  last.code  last.name\n   10     10          1  {}\nslots\nindex  value\n    0      5\n    \
-         1      5\n",
-        dd.name
-    );
-    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+    let lines: Vec<Vec<&str>> =
+        outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    // Of those with a value for each CPU the sums.
+    let expected = [
+        vec!["calls", "bytes", "last.code", "last.name", "twice", "pair.one", "pair.three"],
+        vec!["10", "10", "1", &dd.name, "20", "10", "30"],
+        vec!["slots"],
+        vec!["index", "value"],
+        vec!["0", "5"],
+        vec!["1", "5"],
+    ];
+    assert_eq!(lines, expected, "{outcome:#?}");
 }
 
 #[test]

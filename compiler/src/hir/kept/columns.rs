@@ -75,9 +75,14 @@ pub(super) fn array_columns(types: &Types, global: &Global) -> Vec<Column> {
 }
 
 /// Returns the columns of a variable among others, whose parts have its name before their own.
-pub(super) fn variable_columns(types: &Types, global: &Global) -> Vec<Column> {
-    let label = global.column.clone().unwrap_or_else(|| plain(&global.name));
-    let mut columns = columns(types, global.ty, &label);
+pub(super) fn variable_columns(
+    types: &Types,
+    name: &str,
+    column: Option<&ColumnLabel>,
+    ty: TypeId,
+) -> Vec<Column> {
+    let label = column.cloned().unwrap_or_else(|| plain(name));
+    let mut columns = columns(types, ty, &label);
     for column in &mut columns {
         if !column.path.is_empty() || column.statistic.is_some() {
             column.name = format!("{}.{}", label.heading, column.name);
