@@ -53,7 +53,10 @@ impl<'a> Checker<'a> {
         }
         match global.ty.as_ref().map(|ty| &ty.kind) {
             Some(TypeExprKind::Map { kind, key, value, size })
-                if matches!(value.kind, TypeExprKind::Map { .. }) =>
+                if matches!(
+                    value.kind,
+                    TypeExprKind::Map { .. } | TypeExprKind::Ring(..) | TypeExprKind::Keyless { .. }
+                ) =>
             {
                 self.declare_nested_map(global, kind, (key, value), size.as_ref());
             }

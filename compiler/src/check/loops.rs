@@ -198,6 +198,18 @@ impl Body<'_, '_> {
         {
             return Some((MapIteration::PerCpu { map, key }, u32, self.checker.maps[map].value));
         }
+        if let Some((map, _)) = self.inner_map(over) {
+            let name = self.checker.maps[map].name.clone();
+            let text = format!("the entries of one map in `{name}` cannot be walked alone");
+            let help = match self.half() {
+                Half::Kernel => "walk over the keys that programs use: `for (i in 0..16)`".into(),
+                Half::User => {
+                    format!("walk all: `for (key, value in {name}) {{ if (key.outer == ..) {{ .. }} }}`")
+                }
+            };
+            self.report(Diagnostic::error(608, over.span, text).help(help));
+            return None;
+        }
         let value = self.expr(over, None).expr;
         if self.checker.types.is_error(value.ty) {
             return None;

@@ -39,6 +39,12 @@ impl Checker<'_> {
         let TypeExprKind::Map { kind: inner, key: inner_key, value: inner_value, size: inner_size } =
             &value.kind
         else {
+            let kind = match &value.kind {
+                TypeExprKind::Keyless { kind, .. } => &kind.name,
+                _ => "ringbuf",
+            };
+            self.report_inner_kind(kind, value.span);
+            self.declare_name(&global.name, Symbol::Error);
             return;
         };
         self.strict(value.span, "maps of maps");
@@ -92,12 +98,15 @@ impl Checker<'_> {
         if matches!(kind, MapKind::Array | MapKind::Hash | MapKind::LruHash) {
             return Some(kind);
         }
-        let text = format!("`{}` cannot be the kind of inner maps", kind.name());
-        self.report(
-            Diagnostic::error(602, keyword.span, text)
-                .help("`array`, `hash` and `lru_hash` can be inner maps"),
-        );
+        self.report_inner_kind(kind.name(), keyword.span);
         None
+    }
+
+    fn report_inner_kind(&mut self, kind: &str, span: Span) {
+        let text = format!("`{kind}` cannot be the kind of inner maps");
+        self.report(
+            Diagnostic::error(602, span, text).help("`array`, `hash` and `lru_hash` can be inner maps"),
+        );
     }
 
     fn nested_size(&mut self, size: Option<&Size>, span: Span) -> Option<u32> {
