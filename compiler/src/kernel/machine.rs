@@ -127,6 +127,11 @@ impl Machine {
         self.kernel.is_some_and(|kernel| kernel < LOOP_SINCE)
     }
 
+    /// Whether probes of user programs may sleep.
+    pub(super) fn lets_probes_sleep(self) -> bool {
+        self.kernel.is_none_or(|kernel| kernel >= SLEEPING_PROBES_SINCE)
+    }
+
     /// The calls in a program that the target kernel does not support, each source span once.
     pub(super) fn refusals(self, hir: &Hir, program: &Program) -> Vec<Refusal> {
         let Some(kernel) = self.kernel else { return Vec::new() };
@@ -184,6 +189,8 @@ fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a Mi
 const FOR_EACH_MAP_ELEM_SINCE: KernelVersion = KernelVersion::of(helper::since("bpf_for_each_map_elem"));
 /// The first kernel with `bpf_timer_init` and the other timer helpers.
 const TIMERS_SINCE: KernelVersion = KernelVersion::of(helper::since("bpf_timer_init"));
+/// The first kernel that lets uprobes sleep. Source: kernel/bpf/verifier.c, `can_be_sleepable`, v6.0.
+const SLEEPING_PROBES_SINCE: KernelVersion = KernelVersion::new(6, 0);
 /// The first kernel with `bpf_loop`.
 const LOOP_SINCE: KernelVersion = KernelVersion::of(helper::since("bpf_loop"));
 /// The first kernel with `bpf_iter_num_new` and the other number iterator functions.

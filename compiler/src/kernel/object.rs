@@ -126,7 +126,12 @@ impl<'a> Assembly<'a> {
         }
         let is_program = declared.is_program;
         let (section, linkage) = if is_program {
-            (CodeSection::Program(section::of(function, self.arch)), FuncLinkage::Global)
+            let section = section::of(function, self.arch);
+            let sleeps = program.sleeping.programs.contains(&id);
+            (
+                CodeSection::Program(if sleeps { section::sleeping(&section) } else { section }),
+                FuncLinkage::Global,
+            )
         } else {
             (CodeSection::Text, FuncLinkage::Static)
         };

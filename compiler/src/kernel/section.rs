@@ -38,6 +38,14 @@ pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
     }
 }
 
+/// The section of a program that sleeps.
+pub(super) fn sleeping(section: &str) -> String {
+    match section.split_once('/') {
+        Some((kind, target)) => format!("{kind}.s/{target}"),
+        None => format!("{section}.s"),
+    }
+}
+
 /// The group of programs that one program array may hold. The kernel requires them to be of one type and,
 /// since Linux 6.17, loaded for the same attach type. The attach type of traffic control programs does not
 /// matter, because the host sets none. Source: kernel/bpf/core.c, `bpf_prog_map_compatible`, v6.18.

@@ -1,6 +1,7 @@
 //! Tests that also run in emulated machines with other kernels, or only there; see [`ks_tests::emulated`].
 //! They need root.
 
+mod absent_pages;
 mod attached;
 mod called_loops;
 mod checking;

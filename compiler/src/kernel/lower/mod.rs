@@ -62,12 +62,13 @@ use super::machine::Machine;
 use super::mir::builder::{Builder, Variable};
 use super::mir::{self, FunctionOrigin, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, callees, move_slots, release};
-use crate::bpf::{changes_packet, needs_stack};
+use crate::bpf::{changes_packet, helper_number, needs_stack};
 use crate::builtins::context_members::ContextStruct;
 use crate::defect;
 use crate::diag::Diagnostic;
 use crate::hir::{
-    DoubleBuffer, ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, MapId, ProgramKind, Target,
+    DoubleBuffer, ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, Map, MapId, MapKind,
+    ProgramKind, Target,
 };
 use crate::index::{Id, IndexVec};
 use crate::source::Span;
@@ -132,17 +133,44 @@ pub fn lower(
         scratch_bytes: 0,
         next_id: FuncId::new(hir.functions.len() + program.specializations.borrow().len()),
         loops: mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() },
-        arrays: program.arrays,
+        arrays: program.arrays.clone(),
         packet_changers,
         changes_packets,
         need_stack: externs(hir, |helper| helper.is_none_or(needs_stack)),
         given_pointers: returning_pointers(hir),
         context_has_pointers: hir.functions.iter().any(has_pointers_in_context),
+        sleeping: sleeping(&program, split),
     };
     if let Some(plan) = plan {
         lowered.scratch_bytes = move_slots(&mut lowered, &bases, plan);
     }
     Ok(lowered)
+}
+
+/// The programs that the kernel lets sleep, which are probes of user programs, and what they may use then. A program of
+/// an array is of the kind of all others in it.
+fn sleeping(context: &Context<'_>, split: &Split) -> mir::Sleeping {
+    let hir = context.hir;
+    let is_entered_by_others = |id: &FuncId| context.arrays.iter().flatten().any(|one| one == id);
+    let may = |id: &&FuncId| {
+        let function = &hir.functions[**id];
+        let is_probe = matches!(function.kind, FunctionKind::Program(_));
+        is_probe && matches!(function.target, Target::User { .. }) && !is_entered_by_others(id)
+    };
+    // Of two maps that userspace exchanges one is complete when no run of a program that began before is left: the
+    // kernel does not wait for those that sleep.
+    let is_allowed = |map: &Map| {
+        use MapKind::{Array, Hash, LruHash, LruPercpuHash, PercpuArray, PercpuHash, TaskStorage};
+        let kinds = [Hash, LruHash, Array, PercpuHash, PercpuArray, LruPercpuHash, TaskStorage];
+        kinds.contains(&map.kind) && map.flags == 0 && map.outer.is_none() && map.double_buffer.is_none()
+    };
+    let programs = split.kernel.iter().filter(may).filter(|_| context.machine.lets_probes_sleep());
+    let current_task = helper_number("bpf_get_current_task_btf");
+    mir::Sleeping {
+        programs: programs.copied().collect(),
+        not_with_maps: split.maps.iter().filter(|map| !is_allowed(&hir.maps[**map])).copied().collect(),
+        with_externs: externs(hir, |helper| helper.is_some() && helper == current_task),
+    }
 }
 
 /// The maps of programs that userspace exchanges.

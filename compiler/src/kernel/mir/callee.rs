@@ -73,6 +73,9 @@ pub enum Helper {
     /// `(to, bytes, user address) -> bytes or -errno`: copies up to and including a zero, which is always
     /// written; all zero on failure
     ProbeReadUserStr,
+    /// `(to, bytes, user address) -> 0 or -errno`: brings pages in, which programs may only do that sleep; all zero on
+    /// failure
+    CopyFromUser,
     /// `(iterations, function, captured, 0) -> iterations that ran` (Linux 5.17): calls `function(index,
     /// captured)` until it returns 1. The index is a zero-extended 32-bit number; `captured` points to the
     /// stack.
@@ -149,6 +152,7 @@ impl Helper {
             Helper::ProbeReadUser => "bpf_probe_read_user",
             Helper::ProbeReadKernelStr => "bpf_probe_read_kernel_str",
             Helper::ProbeReadUserStr => "bpf_probe_read_user_str",
+            Helper::CopyFromUser => "bpf_copy_from_user",
             Helper::Loop => "bpf_loop",
             Helper::ForEachMapElem => "bpf_for_each_map_elem",
             Helper::SpinLock => "bpf_spin_lock",
@@ -203,6 +207,7 @@ impl Helper {
                 | Helper::ProbeReadUser
                 | Helper::ProbeReadKernelStr
                 | Helper::ProbeReadUserStr
+                | Helper::CopyFromUser
                 | Helper::Loop
                 | Helper::ForEachMapElem
                 | Helper::SpinLock
@@ -225,7 +230,10 @@ impl Helper {
     /// all of them are written, whatever the result is.
     pub fn fills(self) -> Option<(usize, usize)> {
         match self {
-            Helper::GetCurrentComm | Helper::ProbeReadKernel | Helper::ProbeReadUser => Some((0, 1)),
+            Helper::GetCurrentComm
+            | Helper::ProbeReadKernel
+            | Helper::ProbeReadUser
+            | Helper::CopyFromUser => Some((0, 1)),
             Helper::ReadEvent | Helper::SkbLoadBytes => Some((2, 3)),
             _ => None,
         }

@@ -36,7 +36,7 @@ use std::collections::BTreeSet;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::hir::{ExternId, FuncId};
+use crate::hir::{ExternId, FuncId, MapId};
 use crate::id_type;
 use crate::index::{IndexVec, Lists};
 use crate::source::Span;
@@ -423,6 +423,19 @@ pub struct Program {
     pub given_pointers: BTreeSet<ExternId>,
     /// Whether some context has pointers that the verifier tracks.
     pub context_has_pointers: bool,
+    /// Which programs sleep.
+    pub sleeping: Sleeping,
+}
+
+/// The programs that sleep, and what they may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sleeping {
+    /// Those that the kernel would let sleep; after `pass::sleep` those that do.
+    pub programs: BTreeSet<FuncId>,
+    /// Maps that none of them may use.
+    pub not_with_maps: BTreeSet<MapId>,
+    /// Functions of the kernel that they may call.
+    pub with_externs: BTreeSet<ExternId>,
 }
 
 impl Program {

@@ -31,6 +31,7 @@ pub(super) mod rewrite;
 pub(super) mod scalar_ids;
 mod simplify_cfg;
 mod sink;
+mod sleep;
 mod tail_merge;
 mod task_ids;
 #[cfg(test)]
@@ -121,6 +122,7 @@ const INLINE: &str = "inline";
 const UNROLL: &str = "unroll";
 
 /// The pass that replaces reads of task ids: runs once, before loop bodies are outlined.
+const SLEEP: &str = "sleep";
 const TASK_IDS: &str = "task_ids";
 
 /// The pass that outlines loop bodies as functions: runs once, before the last passes.
@@ -268,6 +270,10 @@ pub fn finish(
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
+    if sleep::run(program) {
+        watch(SLEEP, program);
+        program.functions.iter().try_for_each(|function| check(function, SLEEP, checks))?;
+    }
     if task_ids::run(program) {
         watch(TASK_IDS, program);
         program.functions.iter().try_for_each(|function| check(function, TASK_IDS, checks))?;

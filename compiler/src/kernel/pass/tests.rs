@@ -9,7 +9,7 @@ use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{
     BinaryOp, Callee, Condition, FunctionOrigin, Helper, Loops, MapSymbol, MirFunction, Op, Origin, Program,
-    Size, Slot, Target, TaskId, Terminator, Type, Value, verify::verify,
+    Size, Sleeping, Slot, Target, TaskId, Terminator, Type, Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
 
@@ -49,6 +49,7 @@ fn optimised(function: MirFunction) -> MirFunction {
         need_stack: BTreeSet::new(),
         given_pointers: BTreeSet::new(),
         context_has_pointers: false,
+        sleeping: Sleeping::default(),
         next_id: FuncId::new(2),
         loops: Loops::default(),
     };
@@ -775,6 +776,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         need_stack: BTreeSet::new(),
         given_pointers: BTreeSet::new(),
         context_has_pointers: false,
+        sleeping: Sleeping::default(),
         next_id: FuncId::new(2),
         loops: Loops::default(),
     };

@@ -11,7 +11,7 @@ use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
 use ks_compiler::kernel::mir::{
     BinaryOp, Callee, Condition, FunctionOrigin, Helper, Kfunc, Loops, MapSymbol, MirFunction, Op, Origin,
-    Program, Size, Slot, Type, Value,
+    Program, Size, Sleeping, Slot, Type, Value,
 };
 use ks_compiler::kernel::{Checks, run_passes};
 use ks_compiler::source::{SourceMap, Span};
@@ -435,6 +435,7 @@ fn program(seed: u64) -> Program {
         changes_packets: false,
         need_stack: BTreeSet::new(),
         given_pointers: BTreeSet::new(),
+        sleeping: Sleeping::default(),
         context_has_pointers: false,
         next_id: FuncId::new(FUNCTIONS),
         loops: Loops::default(),
