@@ -398,6 +398,12 @@ impl Op {
         )
     }
 
+    /// Whether the verifier knows the value: the object has it, or the loader writes it there. From memory it would be
+    /// any number.
+    pub fn is_known_at_load(&self) -> bool {
+        self.is_leaf() || matches!(self, Op::Core(..))
+    }
+
     /// The operands, in order.
     pub fn operands(&self) -> Operands {
         let mut found = Operands::new();

@@ -226,11 +226,11 @@ impl Form for CallbackForm<'_> {
             let is_invalidated =
                 self.changes_packet && matches!(ty, Type::Ptr(origin) if origin.is_of_packet());
             // Other stack slots are in the caller's frame.
-            let is_leaf = match op {
+            let is_known = match op {
                 Op::StackAddr { slot, .. } => self.slots.contains(slot),
-                op => op.is_leaf(),
+                op => op.is_known_at_load(),
             };
-            if is_edge || is_invalidated || is_leaf || is_checked(&region.ops, op) || is_test(op) {
+            if is_edge || is_invalidated || is_known || is_checked(&region.ops, op) || is_test(op) {
                 return Ok(Source::Rematerialised(None));
             }
         }

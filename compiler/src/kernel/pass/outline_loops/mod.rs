@@ -326,7 +326,7 @@ impl Form for ScratchForm<'_> {
         if value == self.parameters.base {
             return Ok(Source::Form);
         }
-        let is_constant = |value: &Value| region.ops[*value].is_some_and(Op::is_leaf);
+        let is_constant = |value: &Value| region.ops[*value].is_some_and(Op::is_known_at_load);
         match (region.function.values[value], region.ops[value]) {
             (Type::Ptr(origin), Some(op)) if origin.is_of_packet() => match op {
                 Op::InPacket { pointer, bytes } => {
@@ -334,7 +334,7 @@ impl Form for ScratchForm<'_> {
                 }
                 _ => Ok(Source::Rematerialised(None)),
             },
-            (_, Some(op)) if op.is_leaf() => Ok(Source::Rematerialised(None)),
+            (_, Some(op)) if op.is_known_at_load() => Ok(Source::Rematerialised(None)),
             // A distance that is no constant was checked outside.
             (Type::Ptr(_), Some(Op::PtrAdd(pointer, distance)))
                 if (*pointer == self.parameters.base || is_constant(pointer)) && is_constant(distance) =>

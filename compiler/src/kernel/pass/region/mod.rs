@@ -168,8 +168,9 @@ impl<'a> Region<'a> {
 
     /// Whether code after the loop has a value, or can compute it again.
     fn can_rematerialise(&self, value: Value) -> bool {
-        let can_be =
-            |op: &Op| op.is_leaf() || is_test(op) || matches!(op, Op::PtrAdd(..) | Op::PacketEdge { .. });
+        let can_be = |op: &Op| {
+            op.is_known_at_load() || is_test(op) || matches!(op, Op::PtrAdd(..) | Op::PacketEdge { .. })
+        };
         let of_such = |op: &Op| op.operands().iter().all(|operand| self.can_rematerialise(*operand));
         !self.defined.contains(&value) || self.ops[value].is_some_and(|op| can_be(op) && of_such(op))
     }
@@ -385,7 +386,8 @@ impl Captures {
         self.results = carried.filter_map(|(param, offset)| Some((*param, (*offset)?))).collect();
         for value in read.intersection(&region.defined) {
             let is_number = region.is_number(*value);
-            let is_wanted = !is_number || region.ops[*value].is_some_and(|op| op.is_leaf() || is_test(op));
+            let is_wanted =
+                !is_number || region.ops[*value].is_some_and(|op| op.is_known_at_load() || is_test(op));
             if is_wanted && region.can_rematerialise(*value) {
                 region.rematerialise(*value, &mut self.rematerialised_results);
             } else if is_number {
