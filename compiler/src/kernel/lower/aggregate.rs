@@ -62,9 +62,11 @@ impl Lowerer<'_> {
             ExprKind::Kernel(KernelBuiltin::Buffer { address, length }) => {
                 self.buffer_into(address, length, to, expr, Unread::Counted).map(drop)
             }
-            ExprKind::Kernel(KernelBuiltin::Path(path)) => self.path_into(path, to, expr),
+            ExprKind::Kernel(KernelBuiltin::Path(path)) => {
+                self.path_into(path, to, expr, Unread::Counted).map(drop)
+            }
             ExprKind::Kernel(KernelBuiltin::Join { pointers, separator }) => {
-                self.join_into(pointers, separator, to, expr)
+                self.join_into((pointers, separator), to, expr, Unread::Counted).map(drop)
             }
             ExprKind::Kernel(KernelBuiltin::RecordBytes { locator, relative }) => {
                 self.record_bytes_into(locator, *relative, to, expr)

@@ -443,11 +443,12 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The smaller of a number and a constant.
+    /// The smaller of a number and a constant, of which the verifier knows the bound wherever it is used.
     pub(super) fn at_most(&mut self, number: Value, limit: u64) -> Value {
         let limit_value = self.builder.constant(Type::I64, limit);
         let is_smaller = self.builder.compare_const(Condition::Lt, number, limit);
-        self.choose(is_smaller, number, limit_value)
+        let value = self.choose(is_smaller, number, limit_value);
+        self.builder.value(Type::I64, Op::Below { value, bound: limit + 1 })
     }
 
     pub(super) fn address_plus(&mut self, address: Value, distance: Value) -> Value {

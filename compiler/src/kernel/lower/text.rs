@@ -105,6 +105,10 @@ impl Lowerer<'_> {
             ExprKind::Kernel(KernelBuiltin::Buffer { address, length }) => {
                 self.buffer_into(address, length, to, value, Unread::Asked)?
             }
+            ExprKind::Kernel(KernelBuiltin::Path(path)) => self.path_into(path, to, value, Unread::Asked)?,
+            ExprKind::Kernel(KernelBuiltin::Join { pointers, separator }) => {
+                self.join_into((pointers, separator), to, value, Unread::Asked)?
+            }
             _ => return Ok(None),
         };
         Ok(Some(is_read))
@@ -119,14 +123,14 @@ impl Lowerer<'_> {
 
     /// Joins the texts behind an array of pointers, until a null pointer, the end of the destination, or
     /// [`MAX_JOINED`] texts, where `...` says that there are more. Each text is read whole into twice the destination's
-    /// space: so one bound holds for all of them.
+    /// space: so one bound holds for all of them. Returns whether the pointers were read.
     pub(super) fn join_into(
         &mut self,
-        pointers: &Expr,
-        separator: &[u8],
+        (pointers, separator): (&Expr, &[u8]),
         to: Addr,
         expr: &Expr,
-    ) -> Lower<()> {
+        unread: Unread,
+    ) -> Lower<Value> {
         let size = self.size(expr.ty, expr.span)?;
         let pointers = self.word(pointers)?;
         let room = 2 * size + (MAX_SEPARATOR + MORE.len()) as u32;
@@ -134,9 +138,12 @@ impl Lowerer<'_> {
         self.zero(joined, room);
         let start = self.pointer(joined);
         let [zero, bytes] = [0, u64::from(size)].map(|value| self.builder.constant(Type::I64, value));
-        let (end, count) = (self.builder.variable(Type::I64), self.builder.variable(Type::I64));
-        self.builder.set(end, zero);
-        self.builder.set(count, zero);
+        let [end, count, is_read] = [Type::I64, Type::I64, Type::I32].map(|ty| self.builder.variable(ty));
+        let [no, yes] = [0, 1].map(|answer| self.builder.constant(Type::I32, answer));
+        for (variable, value) in [(end, zero), (count, zero), (is_read, yes)] {
+            self.builder.set(variable, value);
+        }
+        let word = Addr::of(Base::Slot(self.builder.slot(8)));
         let [head, body, full, done] = std::array::from_fn(|_| self.builder.block());
         self.builder.jump(head);
         self.builder.switch_to(head);
@@ -146,7 +153,19 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(body);
         let distance = self.builder.binary_const(BinaryOp::Mul, at, 8);
         let address = self.builder.binary(BinaryOp::Add, pointers, distance);
-        let pointer = self.read_word(address, Source::Either);
+        let eight = self.builder.constant(Type::I64, 8);
+        let result = self.probe_read(word, eight, address, Source::Either);
+        let [there, absent] = std::array::from_fn(|_| self.builder.block());
+        let succeeded = self.builder.compare_const(Condition::SGe, result, 0);
+        self.builder.branch(succeeded, there, absent);
+        self.builder.switch_to_sealed(absent);
+        self.builder.set(is_read, no);
+        if let Unread::Counted = unread {
+            self.count_one(Count::Unread);
+        }
+        self.builder.jump(done);
+        self.builder.switch_to_sealed(there);
+        let pointer = self.load(word, Size::DW);
         let is_text = self.builder.compare_const(Condition::Ne, pointer, 0);
         self.require(is_text, done);
         // What was read before may end anywhere: the separator and the next text have space up to `size`.
@@ -196,10 +215,10 @@ impl Lowerer<'_> {
         self.copy(to, joined, size);
         let terminator = self.builder.constant(Type::I32, 0);
         self.store(to.plus(size - 1), Size::B, terminator);
-        Ok(())
+        Ok(self.builder.get(is_read))
     }
 
-    fn store_bytes(&mut self, to: Addr, bytes: &[u8]) {
+    pub(super) fn store_bytes(&mut self, to: Addr, bytes: &[u8]) {
         for (at, byte) in bytes.iter().enumerate() {
             let byte = self.builder.constant(Type::I32, u64::from(*byte));
             self.store(to.plus(at as u32), Size::B, byte);
