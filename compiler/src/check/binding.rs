@@ -20,7 +20,14 @@ pub(super) enum Source<'e> {
 
 /// Whether a value is text or bytes that are read from memory, which may fail.
 pub(super) fn is_read(value: &Expr) -> bool {
-    matches!(value.kind, ExprKind::Kernel(KernelBuiltin::Text(_) | KernelBuiltin::Buffer { .. }))
+    let ExprKind::Kernel(builtin) = &value.kind else { return false };
+    matches!(
+        builtin,
+        KernelBuiltin::Text(_)
+            | KernelBuiltin::Buffer { .. }
+            | KernelBuiltin::Path(_)
+            | KernelBuiltin::Join { .. }
+    )
 }
 
 impl Body<'_, '_> {

@@ -46,6 +46,11 @@ impl Builtin {
         }
     }
 
+    /// Returns whether an operand names a member, so that it has no value: what is indexed there is a part of a struct.
+    pub(super) fn names_member(&self, operand: usize) -> bool {
+        self.forms.iter().any(|form| parameters(form).split(", ").nth(operand) == Some("member"))
+    }
+
     /// Returns the forms of a call as messages show them, without types: `sleep(ms)`.
     pub(super) fn calls(&self) -> Vec<String> {
         self.forms.iter().map(|form| format!("{}({})", self.name, names(form))).collect()
@@ -537,15 +542,15 @@ pub const BUILTINS: &[Builtin] = &[
     kernel(
         "buf",
         &["(pointer, length) -> u8[N]"],
-        "Bytes at an address of the kernel or of a user program: as many as the destination has (64 without one), at \
-         most `length`. The others are zero. Null if they cannot be read.",
+        "Bytes at an address of the kernel or of a user program: as many as the destination has, at most `length`; \
+         without a destination a constant `length`, else 64. The others are zero. Null if they cannot be read.",
         |body, args, span| body.buf_call(&args[0], &args[1], span),
     ),
     kernel(
         "path",
         &["(path) -> str(N)", "(path, bytes) -> str(N)"],
         "The path of a file, `path(&file->f_path)`, through all mounts up to their root. Of one that is too long the \
-         end is there, behind `..`.",
+         end is there, behind `..`. The name of a socket or a pipe is no path. Null if it cannot be read.",
         |body, args, span| body.path_call(&args[0], args.get(1), span),
     ),
     kernel(

@@ -14,8 +14,17 @@ use crate::kernel_types::KernelLookupError;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Names of `print` in other languages.
-const PRINTS: &[&str] = &["printf", "println", "printk", "bpf_printk", "echo", "puts"];
+/// Functions of other languages, bpftrace's among them, with those that do the same here.
+const FOREIGN: &[(&str, &str)] = &[
+    ("printf", "print"),
+    ("println", "print"),
+    ("printk", "print"),
+    ("bpf_printk", "print"),
+    ("echo", "print"),
+    ("puts", "print"),
+    ("strerror", "errno_name"),
+    ("macaddr", "mac"),
+];
 
 /// The position of a call in its function.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -437,7 +446,7 @@ impl Body<'_, '_> {
         let half = self.half();
         let own = self.checker.names.all(|symbol| matches!(symbol, Symbol::Function(_) | Symbol::Extern(_)));
         let builtins = super::builtin::names(half).chain(super::helper::names(half)).map(|name: &str| name);
-        let foreign = PRINTS.contains(&name).then_some("print");
+        let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == name).map(|(_, here)| *here);
         let near = foreign.or_else(|| near(name, own.into_iter().chain(builtins))).map(str::to_owned);
         let diagnostic = Diagnostic::error(305, span, format!("no function `{name}`"));
         self.report(match near {

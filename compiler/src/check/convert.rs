@@ -33,7 +33,8 @@ impl Body<'_, '_> {
     pub(super) fn coerce(&mut self, from: Typed, to: TypeId) -> Expr {
         let types = &self.checker.types;
         let error = types.is_error(from.expr.ty) || types.is_error(to);
-        if error || (from.expr.ty == to && from.constant.is_none()) {
+        let is_pointer = matches!(types.kind(to), TypeKind::Ptr(_));
+        if error || (from.expr.ty == to && (from.constant.is_none() || is_pointer)) {
             return from.expr;
         }
         if let ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) = from.expr.kind {

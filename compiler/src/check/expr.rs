@@ -25,6 +25,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("or", "||"),
     ("not", "!"),
     ("nsecs", "time_ns()"),
+    ("curtask", "bpf_get_current_task_btf()"),
+    ("retval", "ret"),
 ];
 
 /// A checked expression and its value at compile time.
@@ -282,7 +284,10 @@ impl Body<'_, '_> {
     fn cast(&mut self, value: &ast::Expr, ty: &ast::TypeExpr, span: Span) -> Typed {
         self.checker.strict(span, "cast with `as`");
         let to = self.checker.type_expr(ty, super::types::Position::Value);
-        let from = self.expr(value, None);
+        // Text that is read has as many bytes as its destination; a literal has its own.
+        let is_read = matches!(strip(value).kind, ast::ExprKind::Call { .. } | ast::ExprKind::Field { .. });
+        let is_text = matches!(self.checker.types.kind(to), TypeKind::Str(_));
+        let from = self.expr(value, (is_read && is_text).then_some(to));
         let types = &self.checker.types;
         if types.is_error(to) || types.is_error(from.expr.ty) {
             return self.error_expr(span);

@@ -59,6 +59,10 @@ impl Checker<'_> {
             self.declare_name(name, Symbol::Error);
             return;
         }
+        if self.kernel().kfunc(&name.name).is_ok() {
+            let text = format!("`{}` is a function of the kernel, not a variable", name.name);
+            self.report(Diagnostic::error(525, name.span, text));
+        }
         match (per_cpu, self.kernel().is_per_cpu(&name.name)) {
             (None, Some(true)) => {
                 let text = format!("`{}` has a value for each CPU", name.name);

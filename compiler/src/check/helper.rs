@@ -4,7 +4,6 @@
 use ks_wit::helper::{self, HELPERS, HelperType};
 
 use super::function::Body;
-use super::names::Symbol;
 use crate::bpf::helper_number;
 use crate::diag::Diagnostic;
 use crate::hir::{Extern, ExternId, Half};
@@ -68,20 +67,10 @@ impl Body<'_, '_> {
             HelperType::PerfContext => known.perf_context,
             HelperType::Xdp => known.xdp_context,
             HelperType::Skb => known.skb_context,
-            HelperType::Task => self.kernel_type("task_struct"),
-            HelperType::Registers => self.kernel_type("pt_regs"),
+            HelperType::Task => self.checker.struct_named("task_struct"),
+            HelperType::Registers => self.checker.struct_named("pt_regs"),
         };
         self.checker.types.intern(TypeKind::Ptr(to))
-    }
-}
-
-impl Body<'_, '_> {
-    /// Returns a struct of the kernel: as the script declares it, else as the kernel does.
-    fn kernel_type(&mut self, name: &str) -> TypeId {
-        match self.checker.names.get(name) {
-            Some(Symbol::Type(ty)) => ty,
-            _ => self.checker.kernel_struct(name),
-        }
     }
 }
 

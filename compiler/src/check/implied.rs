@@ -6,6 +6,7 @@
 
 use super::Checker;
 use super::aggregates;
+use super::builtin_table;
 use super::function::Body;
 use super::names::Symbol;
 use super::prescan::strip;
@@ -331,8 +332,9 @@ fn of_expr<'e>(expr: &'e ast::Expr, uses: &mut Vec<Indexed<'e>>) {
                 _ => of_expr(callee, uses),
             }
             // `container_of(p, task_struct, pid_links[0])`: a part of a struct, not an entry.
-            let is_part = |at| at == 2 && matches!(named(callee), Some(("container_of" | "list", _)));
-            let values = args.iter().enumerate().filter(|(at, _)| !is_part(*at));
+            let builtin = named(callee).and_then(|(name, _)| builtin_table::named(name));
+            let is_member = |at| builtin.is_some_and(|builtin| builtin.names_member(at));
+            let values = args.iter().enumerate().filter(|(at, _)| !is_member(*at));
             values.for_each(|(_, arg)| of_expr(arg, uses));
         }
         _ => expr.parts().into_iter().for_each(|part| of_expr(part, uses)),

@@ -9,7 +9,7 @@ use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, ExternId, Global, Half, KernelBuiltin, Lvalue, LvalueKind};
 use crate::source::Span;
-use crate::types::{IntType, StructId, TypeKind};
+use crate::types::{IntType, StructId, TypeId, TypeKind};
 
 /// Something that a kernel may lack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,6 +84,15 @@ impl Body<'_, '_> {
         if !is_of_kernel {
             let text = format!("`exists` asks for functions of the kernel; `{name}` belongs to the script");
             self.report(Diagnostic::error(401, name_span, text));
+            return self.error_expr(span);
+        }
+        let kernel = self.checker.kernel();
+        if kernel.kfunc(name).is_err() && (kernel.has_structure(name) || kernel.has_enum_of(name)) {
+            self.report(
+                Diagnostic::error(401, name_span, format!("`{name}` is no function of the kernel"))
+                    .note("`exists` asks for members of structs and for functions")
+                    .help("ask for a member of a struct: `exists(p->member)`"),
+            );
             return self.error_expr(span);
         }
         let bool = self.common().bool;
@@ -220,12 +229,43 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(303, owner.span, text));
             return None;
         };
+        let TypeKind::Ptr(pointee) = *self.checker.types.kind(pointer.ty) else { return None };
         let ty = self.checker.types.intern(TypeKind::Ptr(structure));
         let start = Expr { kind: ExprKind::Convert(Box::new(pointer)), ty, span };
         let whole = Lvalue { kind: LvalueKind::Deref(Box::new(start)), ty: structure, span };
         let part = self.part_of(whole, id, member)?;
+        if !self.may_point_to(pointee, part.ty) {
+            let (pointee, part) = (self.type_name(pointee), self.type_name(part.ty));
+            self.report(
+                Diagnostic::error(402, member.span, format!("this is a `{part}`"))
+                    .note(format!("the pointer points to a `{pointee}`"))
+                    .help(format!("name the member of `{owner_name}` that is the `{pointee}`")),
+            );
+            return None;
+        }
         let operand = self.address_expr(part);
         Some(self.kernel_builtin(KernelBuiltin::ContainerOf(Box::new(operand)), ty, span))
+    }
+
+    /// Whether a pointer may point to a member of this type, or to its first element; one to bytes may point to any, as
+    /// in C.
+    ///
+    /// Source: include/linux/container_of.h, `container_of`, v6.12.
+    fn may_point_to(&self, pointee: TypeId, member: TypeId) -> bool {
+        let types = &self.checker.types;
+        if let TypeKind::Array(element, _) = *types.kind(member)
+            && pointee != member
+        {
+            return self.may_point_to(pointee, element);
+        }
+        let common = types.common();
+        let name = |ty| types.kernel_struct(ty).map(|id| &types.struct_def(id).name);
+        pointee == member
+            || [common.void, common.u8].contains(&pointee)
+            || (name(pointee).is_some() && name(pointee) == name(member))
+            || (types.scalar(pointee).is_some()
+                && types.scalar(member).is_some()
+                && types.size(pointee) == types.size(member))
     }
 
     /// Checks a part of a struct of the kernel, as an lvalue without the struct: `sibling`, `se.run_node`, `pid_links[0]`.

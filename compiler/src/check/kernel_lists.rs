@@ -79,10 +79,7 @@ impl Body<'_, '_> {
         out.push(Stmt { kind: StmtKind::Let { local: head, init: Some(list.head) }, span });
         let head_value = self.local_value(head, span);
         let start = self.pointer_member(head_value.clone(), owner, first, span)?;
-        let node = match *self.checker.types.kind(start.ty) {
-            TypeKind::Ptr(to) => self.checker.types.kernel_struct(to)?,
-            _ => return None,
-        };
+        let node = self.node_of(&start)?;
         let next = self.hidden_local("next", start.ty, span);
         out.push(Stmt { kind: StmtKind::Let { local: next, init: Some(start) }, span });
         let next_value = self.local_value(next, span);
@@ -146,9 +143,28 @@ impl Body<'_, '_> {
         };
         let head = self.not_last(|body| body.expr(head, None)).expr;
         let list = self.list_head(head)?;
+        let (structure, first) = list.first;
+        let start = self.pointer_member(list.head.clone(), structure, first, span)?;
+        if self.node_of(&start).is_none() {
+            let structure = self.checker.types.struct_def(structure).name.clone();
+            let text = format!("`{first}` of the script's `{structure}` is no pointer to an element");
+            self.report(
+                Diagnostic::error(511, span, text)
+                    .help(format!("remove the declaration of `{structure}`: the kernel describes it")),
+            );
+            return None;
+        }
         // Reports what is wrong with the struct and its member.
-        let pointer = self.container_of(list.head.clone(), owner, member, span)?;
+        let pointer = self.container_of(start, owner, member, span)?;
         Some((list, pointer.expr.ty, bound))
+    }
+
+    /// The struct that a pointer to an element of a list points to.
+    fn node_of(&self, pointer: &Expr) -> Option<StructId> {
+        match *self.checker.types.kind(pointer.ty) {
+            TypeKind::Ptr(to) => self.checker.types.kernel_struct(to),
+            _ => None,
+        }
     }
 
     fn list_bound(&mut self, bound: &ast::Expr) -> Option<u64> {

@@ -337,7 +337,7 @@ impl Checker<'_> {
 
     /// Returns the kernel's struct of a name: the one that a header or the script declares, if there is one
     /// and the script has no values of it.
-    fn struct_named(&mut self, name: &str) -> TypeId {
+    pub(super) fn struct_named(&mut self, name: &str) -> TypeId {
         if let Some(Symbol::Type(ty)) = self.names.get(name)
             && let TypeKind::Struct(id) = *self.types.kind(ty)
         {

@@ -7,8 +7,8 @@ use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{
-    Arm, ArmBody, Block, Expr, ExprKind, LocalId, Lvalue, LvalueKind, Match, Pattern, SharedBuiltin, Stmt,
-    StmtKind,
+    Arm, ArmBody, Block, Expr, ExprKind, KernelBuiltin, LocalId, Lvalue, LvalueKind, Match, Pattern,
+    SharedBuiltin, Stmt, StmtKind,
 };
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -185,6 +185,14 @@ impl Body<'_, '_> {
         }
         let found = self.expr(pattern, None);
         if self.checker.types.is_error(found.expr.ty) || self.checker.types.is_error(ty) {
+            return None;
+        }
+        if let ExprKind::Kernel(KernelBuiltin::Enumerator { name, .. }) = &found.expr.kind {
+            let text =
+                format!("the value of `{name}` is the running kernel's, so that it cannot be a pattern");
+            self.report(
+                Diagnostic::error(429, pattern.span, text).help(format!("compare with `if (.. == {name})`")),
+            );
             return None;
         }
         let pair = (self.checker.types.kind(found.expr.ty).clone(), self.checker.types.kind(ty).clone());

@@ -27,8 +27,12 @@ impl Body<'_, '_> {
         let ty = match self.destination.map(|ty| (ty, self.checker.types.kind(ty))) {
             Some((ty, TypeKind::Array(element, _))) if self.is_byte(*element) => ty,
             _ => {
+                let bytes = match length.kind {
+                    ExprKind::Const(bytes) if (1..=MAX_BYTES.into()).contains(&bytes) => bytes,
+                    _ => DEFAULT_BYTES.into(),
+                };
                 let u8 = self.checker.types.common().u8;
-                self.checker.types.intern(TypeKind::Array(u8, DEFAULT_BYTES.into()))
+                self.checker.types.intern(TypeKind::Array(u8, bytes))
             }
         };
         self.kernel_builtin(KernelBuiltin::Buffer { address: Box::new(address), length }, ty, span)
@@ -191,12 +195,18 @@ impl Body<'_, '_> {
                 let u64 = types.common().u64;
                 Some(self.coerce(from, u64))
             }
-            _ => {
+            kind => {
+                let help = match kind {
+                    TypeKind::Str(_) => {
+                        "it is text already: leave `str` out, or cut and pad it by `as str(N)`"
+                    }
+                    TypeKind::Ptr(to) if matches!(types.kind(*to), TypeKind::Array(..)) => {
+                        "take the array itself, without `&`"
+                    }
+                    _ => "a `*u8`, an address as `u64`, or an array of bytes",
+                };
                 let text = format!("expected a pointer to bytes, found `{}`", self.type_name(from.expr.ty));
-                self.report(
-                    Diagnostic::error(401, from.expr.span, text)
-                        .help("a `*u8`, an address as `u64`, or an array of bytes"),
-                );
+                self.report(Diagnostic::error(401, from.expr.span, text).help(help));
                 None
             }
         }

@@ -363,6 +363,10 @@ impl Parser<'_> {
         }
         self.expect_keyword(Keyword::In)?;
         let start = self.checked_range_end()?;
+        if !self.at_punct(Punct::Dot) {
+            let hint = "entries of a map and elements of a list have two names: `for (key, value in m)`";
+            return self.unexpected_because("`..` and the end of the range", Some(hint));
+        }
         self.expect_punct(Punct::Dot)?;
         self.expect_punct(Punct::Dot)?;
         let end = self.checked_range_end()?;

@@ -43,7 +43,7 @@ const PARTS: &str = r#"
     var of_part = container_of(node, task_struct, se.run_node)
     var of_element = container_of(&p->pid_links[1], task_struct, pid_links[1])
     var of_varying = container_of(&p->pid_links[k], task_struct, pid_links[k])
-    var beyond = container_of(node, task_struct, pid_links[k + 2])
+    var beyond = container_of(&p->pid_links[1], task_struct, pid_links[k + 2])
     print("same %d %d %d %d", of_part == p, of_element == p, of_varying == p, beyond == null)
 }
 @raw_tracepoint("sched_process_exit") if (comm() == "sh") {

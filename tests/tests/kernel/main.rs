@@ -17,6 +17,7 @@ mod hostile;
 mod inner_maps;
 mod isolation;
 mod kernel_types;
+mod kernel_walks;
 mod loaded;
 mod losses;
 mod many;
