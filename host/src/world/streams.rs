@@ -648,21 +648,20 @@ mod tests {
     }
 
     #[test]
-    fn values_are_beside_their_line_if_it_is_one() {
+    fn values_are_beside_their_line_if_it_is_whole() {
         let (mut streams, out, _) = streams(Form::Json, false, u64::MAX, u64::MAX);
         let values = [Value::Unsigned64(u64::MAX), Value::Text(b"a\x1b".to_vec()), Value::Boolean(true)];
-        streams.print_values(b"line\n", &values).expect("a vector takes all");
-        for several in [&b"one\ntwo\n"[..], b"begun"] {
-            streams.print_values(several, &values).expect("a vector takes all");
+        for line in [&b"line\n"[..], b"one\ntwo\n", b"begun", b" and ended\n"] {
+            streams.print_values(line, &values).expect("a vector takes all");
         }
-        streams.print_values(b" and ended\n", &values).expect("a vector takes all");
         let text = out.text();
         let objects: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        assert_eq!(objects[0]["values"], serde_json::json!([u64::MAX, "a\\u{1b}", true]));
+        assert_eq!(objects[0]["values"], serde_json::json!([u64::MAX, "a\u{1b}", true]));
+        assert_eq!(objects[1]["values"], objects[0]["values"]);
         let lines: Vec<_> = objects.iter().map(|object| object["line"].as_str().expect("text")).collect();
-        assert_eq!(lines, ["line", "one", "two", "begun and ended"]);
-        assert!(objects[1..].iter().all(|object| object.get("values").is_none()), "{text}");
+        assert_eq!(lines, ["line", "one\ntwo", "begun and ended"]);
+        assert_eq!(objects[2].get("values"), None, "{text}");
     }
 
     #[test]

@@ -426,7 +426,7 @@ mod tests {
             objects,
             [
                 format!(r#"{{"table":"waits","row":{{"share":0.5,"task":"cat","wait":12345}},{units}}}"#),
-                format!(r#"{{"table":"waits","row":{{"share":null,"task":"a\\nb","wait":7}},{units}}}"#),
+                format!(r#"{{"table":"waits","row":{{"share":null,"task":"a\nb","wait":7}},{units}}}"#),
             ]
         );
     }

@@ -28,7 +28,7 @@ const LISTS: &str = r#"
 "#;
 
 #[test]
-fn root_lists_are_walked_within_lists() {
+fn root_lists_are_iterated_within_lists() {
     let tree = "(sleep 1 & sleep 1 & wait) & (sleep 1 & wait) & sleep 0.3; exec true";
     let ran = beside(LISTS, &["sh", "-c", tree]);
     assert_eq!(ran.stdout.lines().next(), Some("2 3"), "{ran:#?}");
