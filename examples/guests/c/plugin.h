@@ -1732,11 +1732,11 @@ extern void kernelscript_host_globals_list_variables(plugin_list_string_t *ret);
 
 // Imported Functions from `kernelscript:host/layouts@0.2.0`
 // The keys of a map. None if there is no such map or it has no keys, if BTF has their size only, or if the type has
-// more than 1024 members.
+// more than 1024 members. Of a map of maps: the members of both keys, in `outer` and `inner`.
 // 
 // Source: Documentation/bpf/btf.rst, "BPF_MAP_CREATE", v6.12.
 extern bool kernelscript_host_layouts_of_key(plugin_string_t *map, kernelscript_host_layouts_layout_t *ret);
-// The values of a map; in per-CPU kinds, of one CPU. None as for `of-key`, and for ring buffers.
+// The values of a map; in per-CPU kinds, of one CPU; of a map of maps those of its inner maps. None as for `of-key`, and for ring buffers.
 extern bool kernelscript_host_layouts_of_value(plugin_string_t *map, kernelscript_host_layouts_layout_t *ret);
 // A global variable. None if there is no such variable, or no BTF for it.
 extern bool kernelscript_host_layouts_of_variable(plugin_string_t *name, kernelscript_host_layouts_layout_t *ret);
