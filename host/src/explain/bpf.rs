@@ -8,7 +8,7 @@ use ks_wit::kfunc;
 use nix::errno::Errno;
 
 use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered, unprobed};
-use crate::bpf::{BpfError, Lack, LoadError, OPEN_GROUP, Occupant, PACKET_SOCKET, UPDATE_ENTRY};
+use crate::bpf::{BpfError, FIND_PROBES, Lack, LoadError, OPEN_GROUP, Occupant, PACKET_SOCKET, UPDATE_ENTRY};
 use crate::text::visible;
 use crate::tracefs;
 
@@ -311,6 +311,11 @@ fn explain_call(call: &str, errno: Errno) -> Explanation {
             FailureKind::NotPermitted,
             "ks-host does not have CAP_NET_RAW, which the kernel asks for sockets of packets",
             "run it as root, or: setcap cap_bpf,cap_perfmon,cap_net_raw+ep ks-host",
+        ),
+        (FIND_PROBES, Errno::EOPNOTSUPP) => because(
+            FailureKind::Unsupported,
+            "this kernel has no such probes",
+            "look for CONFIG_KPROBE_EVENTS and CONFIG_UPROBE_EVENTS in its configuration; tracepoints need neither",
         ),
         (UPDATE_ENTRY, Errno::E2BIG) => because(
             FailureKind::Limit,

@@ -377,7 +377,7 @@ fn not_probed(program: &str, attach_point: &ProbeLocation, error: ProbeError) ->
     let tried = format!("put a probe at {attach_point}: program `{program}`");
     match error {
         ProbeError::Unsupported => {
-            BpfError::Kernel { tried, call: "read(/sys/bus/event_source/devices)", errno: Errno::EOPNOTSUPP }
+            BpfError::Kernel { tried, call: bpf::FIND_PROBES, errno: Errno::EOPNOTSUPP }
         }
         ProbeError::Kernel { call, errno } => BpfError::Kernel { tried, call, errno },
         ProbeError::File(error) => BpfError::ProbeAttachPoint {

@@ -219,23 +219,45 @@ impl Table {
 
     /// Returns each row as an object, with the table's title and units.
     pub(super) fn objects(&self) -> impl Iterator<Item = RowObject<'_>> {
-        let units: Map<String, serde_json::Value> = self
-            .columns
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| !self.hidden.contains(at))
-            .filter_map(|(_, column)| Some((column.name.clone(), column.unit.clone()?.into())))
-            .collect();
+        let shown = || self.columns.iter().enumerate().filter(|(at, _)| !self.hidden.contains(at));
+        let mut units = Map::new();
+        for (_, column) in shown() {
+            let Some(unit) = &column.unit else { continue };
+            let name = element_of(&column.name).map_or(column.name.as_str(), |(array, _)| array);
+            units.insert(name.to_owned(), unit.clone().into());
+        }
         self.rows.iter().map(move |row| {
-            let members = self.columns.iter().zip(row).enumerate();
-            let members = members.filter(|(at, _)| !self.hidden.contains(at));
-            let member = |(at, (column, value)): (usize, (&Column, &Value))| {
+            let mut members = Map::new();
+            for (at, column) in shown() {
+                let Some(value) = row.get(at) else { continue };
                 let value = self.lines_at(at, value).map_or_else(|| json(value), Into::into);
-                (column.name.clone(), value)
-            };
-            RowObject { table: &self.title, row: members.map(member).collect(), units: units.clone() }
+                add_member(&mut members, &column.name, value);
+            }
+            RowObject { table: &self.title, row: members, units: units.clone() }
         })
     }
+}
+
+/// Adds the value of a column to a row: elements of an array, which have columns `name[0]`, `name[1]`, are one array.
+fn add_member(members: &mut Map<String, serde_json::Value>, column: &str, value: serde_json::Value) {
+    let element = element_of(column);
+    if let Some((array, 0)) = element
+        && !members.contains_key(array)
+    {
+        members.insert(array.to_owned(), vec![value].into());
+        return;
+    }
+    let array = element.and_then(|(array, index)| Some((members.get_mut(array)?.as_array_mut()?, index)));
+    match array {
+        Some((elements, index)) if elements.len() == index => elements.push(value),
+        _ => drop(members.insert(column.to_owned(), value)),
+    }
+}
+
+/// The name of an array and the index, if a column is an element of one.
+fn element_of(column: &str) -> Option<(&str, usize)> {
+    let (array, index) = column.strip_suffix(']')?.rsplit_once('[')?;
+    Some((array, index.parse().ok()?)).filter(|(array, _)| !array.is_empty())
 }
 
 /// A row in JSON.
@@ -415,6 +437,20 @@ mod tests {
         let mut empty = table();
         empty.clear();
         assert_eq!(empty.to_string(), "waits\ntask  wait (ns)  share (%)\n");
+    }
+
+    #[test]
+    fn elements_of_an_array_are_an_array() {
+        let mut members = Map::new();
+        for (column, value) in
+            [("of[0]", 1), ("of[1]", 2), ("of[3]", 3), ("x", 4), ("x[0]", 5), ("[0]", 6), ("at[0][1]", 7)]
+        {
+            add_member(&mut members, column, value.into());
+        }
+        let expected = serde_json::json!(
+            { "of": [1, 2], "of[3]": 3, "x": 4, "x[0]": 5, "[0]": 6, "at[0][1]": 7 }
+        );
+        assert_eq!(serde_json::Value::Object(members), expected);
     }
 
     #[test]

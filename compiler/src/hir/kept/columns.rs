@@ -9,8 +9,8 @@ const KEY: &str = "key";
 const VALUE: &str = "value";
 /// The column of the numbers of elements.
 const INDEX: &str = "index";
-/// The elements of an array within a key or a struct that have columns: all of an address of IPv6.
-const MAX_ELEMENTS: u64 = 16;
+/// The elements of an array within a key or a struct that have columns: all of an address or a digest.
+const MAX_ELEMENTS: u64 = 64;
 /// The computed columns of a `stats`, after the count and the sum.
 const SHOWN: [(Statistic, &str); 3] =
     [(Statistic::Min, "min"), (Statistic::Max, "max"), (Statistic::Mean, "mean")];
