@@ -59,7 +59,7 @@ impl Checker<'_> {
             self.declare_name(name, Symbol::Error);
             return;
         }
-        if self.kernel().kfunc(&name.name).is_ok() {
+        if self.kernel().has_function(&name.name) {
             let text = format!("`{}` is a function of the kernel, not a variable", name.name);
             self.report(Diagnostic::error(525, name.span, text));
         }

@@ -87,7 +87,7 @@ impl Body<'_, '_> {
             return self.error_expr(span);
         }
         let kernel = self.checker.kernel();
-        if kernel.kfunc(name).is_err() && (kernel.has_structure(name) || kernel.has_enum_of(name)) {
+        if !kernel.has_function(name) && (kernel.has_structure(name) || kernel.has_enum_of(name)) {
             self.report(
                 Diagnostic::error(401, name_span, format!("`{name}` is no function of the kernel"))
                     .note("`exists` asks for members of structs and for functions")

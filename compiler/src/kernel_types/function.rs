@@ -129,6 +129,12 @@ impl KernelTypes {
         Ok(Kfunc { proto, marked: marked.is_some() })
     }
 
+    /// Returns whether the kernel describes a function of this name.
+    #[must_use]
+    pub fn has_function(&self, name: &str) -> bool {
+        self.btf().is_some_and(|btf| btf.find(name, BtfKind::Func).is_some())
+    }
+
     /// Returns the names of all functions that the kernel marks as kfuncs, sorted. Empty without BTF and
     /// before v6.10.
     #[must_use]
