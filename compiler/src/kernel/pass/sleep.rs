@@ -15,8 +15,7 @@ use std::collections::BTreeSet;
 use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Condition, Helper, MapSymbol, MirFunction, Op, Program, Target, Terminator,
-    Type, Value,
+    Block, Callee, Condition, Helper, MapSymbol, MirFunction, Op, Program, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::reached;
 
@@ -81,35 +80,27 @@ fn retry_reads(function: &mut MirFunction) -> bool {
 
 /// Reads again where the read at this position fails. Returns the block with what follows it.
 fn retry_read(function: &mut MirFunction, block: Block, index: usize) -> Block {
-    let data = &mut function.blocks[block];
-    let rest = data.insts.split_off(index + 1);
-    let span = data.span;
-    let term = std::mem::replace(&mut data.term, Terminator::Jump(Target::to(block)));
-    let read = data.insts[index].clone();
-    let Op::Call { callee: Callee::Helper(helper), args } = &read.op else { return block };
-    let (helper, args) = (*helper, args.clone());
+    let rest = function.split(block, index + 1);
+    let read = &mut function.blocks[block].insts[index];
+    let Op::Call { callee: Callee::Helper(helper), args } = &read.op else { return rest };
+    let (helper, args, span) = (*helper, args.clone(), read.span);
     // The result of both reads keeps its name; the first one gets another.
     let first = function.values.push(Type::I64);
-    function.blocks[block].insts[index].result = Some(first);
-    let params: Vec<Value> = read.result.into_iter().collect();
-    let join = function.blocks.push(BlockData { params, insts: rest, term, span });
-    let passed = |value| read.result.map(|_| value).into_iter().collect();
-    let to_join = |value| Terminator::Jump(Target { block: join, args: passed(value) });
-    let again = function.blocks.push(BlockData {
-        params: Vec::new(),
-        insts: Vec::new(),
-        term: to_join(first),
-        span: read.span,
-    });
+    let result = read.result.replace(first);
+    function.blocks[rest].params.extend(result);
+    let passed = |value: Value| result.map(|_| value).into_iter().collect();
+
+    let again = function.push_block(span);
     let call = |helper| Op::Call { callee: Callee::Helper(helper), args: args.clone() };
     let mut second = function.append(again, Type::I64, call(Helper::CopyFromUser));
     if helper == Helper::ProbeReadUserStr {
         second = function.append(again, Type::I64, call(helper));
     }
-    function.blocks[again].term = to_join(second);
+    function.jump(again, rest, passed(second));
+
     let zero = function.append(block, Type::I64, Op::Const(0));
     let cond = function.append(block, Type::I32, Op::Compare(Condition::SLt, first, zero));
-    let otherwise = Target { block: join, args: passed(first) };
+    let otherwise = Target { block: rest, args: passed(first) };
     function.blocks[block].term = Terminator::Branch { cond, then: Target::to(again), otherwise };
-    join
+    rest
 }
