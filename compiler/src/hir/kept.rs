@@ -216,6 +216,13 @@ enum Variable {
     PerCpu(MapId),
 }
 
+/// A variable of that row, with its columns.
+struct ShownVariable {
+    name: String,
+    lvalue: Lvalue,
+    columns: Vec<Column>,
+}
+
 /// What a script keeps and does not read, in the order of the declarations.
 struct Kept {
     maps: Vec<MapId>,
@@ -304,52 +311,35 @@ impl Printer<'_> {
         if others.is_empty() {
             return;
         }
-        let (mut shown, mut values) = (Vec::new(), Vec::new());
-        for variable in others {
-            let (lvalue, columns) = (self.of_variable(*variable, span), self.columns_of(*variable));
-            values.extend(columns.iter().map(|column| self.part(lvalue.clone(), column, span)));
-            shown.extend(columns);
-        }
+        let variables: Vec<ShownVariable> = others.iter().map(|one| self.shown(*one, span)).collect();
+        let shown = variables.iter().flat_map(|one| one.columns.iter().cloned()).collect();
+        let part = |one: &ShownVariable, column| self.part(one.lvalue.clone(), column, span);
+        let values = variables.iter().flat_map(|one| one.columns.iter().map(move |column| (one, column)));
+        let values = values.map(|(one, column)| part(one, column)).collect();
         let table = self.table("", labels([&shown]), span, block);
         block.push(self.append(table, values, span));
         block.push(self.write(table, None, None, span));
-        for variable in others {
-            let (lvalue, shown) = (self.of_variable(*variable, span), self.columns_of(*variable));
-            let Some(overflowed) = self.overflowed(&shown, span, block) else { continue };
-            block.extend(self.count_overflows(overflowed, &lvalue, &shown, span));
-            let name = match variable {
-                Variable::Shared(id) => &self.hir.globals[*id].name,
-                Variable::PerCpu(id) => &self.hir.maps[*id].name,
-            };
+        for ShownVariable { name, lvalue, columns } in &variables {
+            let Some(overflowed) = self.overflowed(columns, span, block) else { continue };
+            block.extend(self.count_overflows(overflowed, lvalue, columns, span));
             block.push(self.report_overflows(overflowed, name, span));
         }
     }
 
-    fn columns_of(&self, variable: Variable) -> Vec<Column> {
-        let (name, column, ty) = match variable {
+    fn shown(&self, variable: Variable, span: Span) -> ShownVariable {
+        let (name, column, ty, kind) = match variable {
             Variable::Shared(id) => {
                 let global = &self.hir.globals[id];
-                (&global.name, &global.column, global.ty)
+                (&global.name, &global.column, global.ty, LvalueKind::Global(id))
             }
             Variable::PerCpu(id) => {
-                let map = &self.hir.maps[id];
-                (&map.name, &map.column, map.value)
+                let (map, ty) = (&self.hir.maps[id], self.hir.types.common().u32);
+                let key = Box::new(Expr { kind: ExprKind::Const(0), ty, span });
+                (&map.name, &map.column, map.value, LvalueKind::Element { map: id, key })
             }
         };
-        variable_columns(&self.hir.types, name, column.as_ref(), ty)
-    }
-
-    fn of_variable(&self, variable: Variable, span: Span) -> Lvalue {
-        match variable {
-            Variable::Shared(id) => {
-                Lvalue { kind: LvalueKind::Global(id), ty: self.hir.globals[id].ty, span }
-            }
-            Variable::PerCpu(map) => {
-                let ty = self.hir.types.common().u32;
-                let key = Box::new(Expr { kind: ExprKind::Const(0), ty, span });
-                Lvalue { kind: LvalueKind::Element { map, key }, ty: self.hir.maps[map].value, span }
-            }
-        }
+        let columns = variable_columns(&self.hir.types, name, column.as_ref(), ty);
+        ShownVariable { name: name.clone(), lvalue: Lvalue { kind, ty, span }, columns }
     }
 
     fn print_map(&mut self, id: MapId, options: MapOptions, span: Span, block: &mut Block) {
