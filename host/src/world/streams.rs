@@ -438,13 +438,23 @@ fn now() -> String {
 /// Appends a line in its format.
 fn form_line(form: Form, plugin: &str, time: &str, line: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     match form {
-        Form::Json => {
-            let line = String::from_utf8_lossy(line);
-            serde_json::to_writer(&mut *out, &Printed { time, plugin, line: &line, values: &[] })?;
-            out.push(b'\n');
-        }
+        Form::Json => append_object(plugin, time, line, &[], out)?,
         Form::Named | Form::Plain => out.extend_from_slice(&named(plugin, line)),
     }
+    Ok(())
+}
+
+/// Appends a line as an object, with the values that it was formatted from.
+fn append_object(
+    plugin: &str,
+    time: &str,
+    line: &[u8],
+    values: &[serde_json::Value],
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let line = &String::from_utf8_lossy(line);
+    serde_json::to_writer(&mut *out, &Printed { time, plugin, line, values })?;
+    out.push(b'\n');
     Ok(())
 }
 

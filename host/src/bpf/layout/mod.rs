@@ -81,10 +81,13 @@ pub(super) fn of(elf: &[u8], subject: Subject<'_>) -> Option<Layout> {
     let file = ElfFile64::<LittleEndian>::parse(elf).ok()?;
     let btf = Btf::parse(file.section_by_name(".BTF")?.data().ok()?)?;
     let id = match subject {
-        Subject::Key(map) => match inner_map(&btf, definition(&btf, map)?) {
-            Some(inner) => return of_both_keys(&btf, definition(&btf, map)?, inner),
-            None => of_map(&btf, definition(&btf, map)?, "key")?,
-        },
+        Subject::Key(map) => {
+            let map = definition(&btf, map)?;
+            if let Some(inner) = inner_map(&btf, map) {
+                return of_both_keys(&btf, map, inner);
+            }
+            of_map(&btf, map, "key")?
+        }
         Subject::Value(map) => {
             let map = definition(&btf, map)?;
             of_map(&btf, inner_map(&btf, map).unwrap_or(map), "value")?
