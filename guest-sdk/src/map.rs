@@ -274,7 +274,8 @@ pub fn set_max_entries(map: &str, entries: u32) -> Result<()> {
 }
 
 /// Waits until every run of a program that has begun is over: what runs later sees everything that the plugin has written
-/// before. Takes some milliseconds.
+/// before. Takes some milliseconds. Programs that sleep, which are probes of user programs that read texts and use no map that
+/// forbids it, may still run.
 ///
 /// # Errors
 /// [`Unsupported`](ErrorKind::Unsupported) (a kernel with CPUs in `nohz_full`); [`Kernel`](ErrorKind::Kernel).

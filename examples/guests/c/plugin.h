@@ -1634,7 +1634,8 @@ extern void kernelscript_host_maps_list_maps(plugin_list_string_t *ret);
 extern bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err);
 // Waits until every run of a program that has begun is over, on all CPUs: what runs later sees everything that the plugin
 // has written before. So a plugin that lets programs use another map from now on has all that they counted in the first.
-// Takes some milliseconds, and longer on a busy machine.
+// Takes some milliseconds, and longer on a busy machine. Programs that sleep (`uprobe.s`) may still run afterwards: the
+// kernel has no call that waits for those.
 // 
 // Errors: `unsupported` (a kernel with CPUs in `nohz_full`; without membarrier(2)), `kernel`.
 // 

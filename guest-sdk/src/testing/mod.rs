@@ -174,7 +174,8 @@ impl Host {
         self.declare(name, FakeMap::new(MapKind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len));
     }
 
-    /// Declares a map of maps, which has no inner maps yet, with room for so many entries in all of them.
+    /// Declares a map of maps, which has no inner maps yet, with room for so many entries in all of them. Inner arrays have
+    /// no elements before they are written.
     pub fn map_of_maps<O: Plain, I: Plain, V: Plain>(&self, name: &str, max_entries: u32) {
         let (key, value) = (layout::of::<Nested<O, I>>(), layout::of::<V>());
         self.declare(name, FakeMap::new(MapKind::Hash, Some(key), value, max_entries).of_maps(O::SIZE));
