@@ -14,7 +14,7 @@ use wasmtime::Store;
 use wasmtime::component::Linker;
 
 use crate::apart::Apart;
-use crate::bpf::loader::{LoaderProcess, LoaderStart};
+use crate::bpf::loader::StartingLoader;
 use crate::bpf::{self, Object};
 use crate::command::{CommandLine, StartingCommand};
 use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
@@ -678,6 +678,13 @@ fn state(
 ) -> Result<State, Outcome> {
     let (sockets, loader) = apart.map(|apart| (apart.sockets, apart.loader)).unzip();
     let admitted = asked.allowed(&options)?;
+    let no_loader =
+        |error: io::Error| Outcome::Failed(format!("{}: no process loads its object: {error}", options.name));
+    // It drops its rights while this thread goes on.
+    let loader = loader.flatten().zip(admitted.as_ref()).map(|(socket, admitted)| {
+        StartingLoader::of(socket, confine::loader_rights(admitted.object(), confine)).map_err(no_loader)
+    });
+    let loader = loader.transpose()?;
     let displays = DisplayNeeds::of(admitted.as_ref().map(Admitted::object), functions, &options);
     let confinement = confine.then(|| {
         let object = admitted.as_ref().map(Admitted::object);
@@ -697,16 +704,11 @@ fn state(
     let command = command.transpose()?;
     let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {
-        if let Some(socket) = loader.flatten() {
-            let rights = confine::loader_rights(object.judged(), confine);
-            let start = LoaderStart { rights, kernel: object.kernel_part() };
-            let loader = LoaderProcess::start(socket, start, object.descriptors()).map_err(|error| {
-                Outcome::Failed(format!("{}: no process loads its object: {error}", options.name))
-            })?;
+        if let Some(loader) = loader {
+            let loader = loader.with_types(object.kernel_part(), object.descriptors()).map_err(no_loader)?;
             object.load_apart(loader);
-        } else {
-            object.open_ahead();
         }
+        object.prepare_ahead();
         object.supervise().map_err(|errno| {
             Outcome::Failed(format!(
                 "{}: cannot start the process that detaches tc programs: {errno}",

@@ -46,6 +46,11 @@ impl Pins {
         Pins { wanted, layout: layout.cloned() }
     }
 
+    /// Whether no map is pinned.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
     /// Finds the existing pinned maps, which are used instead of new ones. `layout` reads the digest of the pinned
     /// variables that the object declares.
     ///

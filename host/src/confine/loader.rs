@@ -9,8 +9,8 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::filter::{
-    CallGroup, Condition, MREMAP, MUNMAP, READ_ONLY, READ_ONLY_TEXT, TO_ITSELF, calls, install, mmap,
-    mprotect, table_of,
+    CallGroup, Condition, MREMAP, MUNMAP, READ_ONLY, READ_ONLY_TEXT, Surroundings, TO_ITSELF, calls, install,
+    mmap, mprotect, table_of,
 };
 use super::surroundings::{self, Outputs};
 use super::{ConfineError, Confinement, capabilities, emptiness};
@@ -142,27 +142,48 @@ pub(crate) fn loader_rights(object: &PluginObject, is_confined: bool) -> Rights 
     Rights { capabilities, is_confined, registers: !object.model().struct_ops.is_empty() }
 }
 
-/// Drops all rights of this process but these, for good.
+/// What is left to do before anything is loaded.
+#[derive(Debug)]
+pub(crate) struct LoaderFilter {
+    /// The process at the time when it lost its files; none if its system calls are not filtered.
+    surroundings: Option<Surroundings>,
+    /// How many of [`CALLS`] it has.
+    calls: usize,
+}
+
+/// Drops all rights of this process but these, for good. It may still write to a file that it makes.
 ///
 /// # Errors
 /// [`ConfineError`]: nothing may be loaded then.
-pub(crate) fn enter_loader(rights: &Rights) -> Result<(), ConfineError> {
+pub(crate) fn leave_rights_to_load(rights: &Rights) -> Result<LoaderFilter, ConfineError> {
     let kept: CapsHashSet =
         caps::all().into_iter().filter(|one| rights.capabilities.contains(&one.index())).collect();
     let permitted = caps::read(None, CapSet::Permitted)?.intersection(&kept).copied().collect();
     // A change of the user has emptied the effective set.
     caps::set(None, CapSet::Effective, &permitted)?;
     capabilities::drop_others(&permitted)?;
-    bound()?;
     prctl::set_no_new_privs()?;
-    if !rights.is_confined {
-        return Ok(());
+    let calls = if rights.registers { CALLS.len() } else { CALLS.len() - 1 };
+    let surroundings = rights.is_confined.then(|| surroundings::now(&Outputs::open_now()));
+    if rights.is_confined {
+        let token = std::env::var_os(TOKEN_PATH).map(PathBuf::from);
+        emptiness::leave_readable(READABLE.map(PathBuf::from).into_iter().chain(token))?;
     }
-    let token = std::env::var_os(TOKEN_PATH).map(PathBuf::from);
-    let surroundings = surroundings::now(&Outputs::open_now());
-    emptiness::leave_readable(READABLE.map(PathBuf::from).into_iter().chain(token))?;
-    let number = if rights.registers { CALLS.len() } else { CALLS.len() - 1 };
-    Ok(install(CALLS.iter().take(number), &surroundings)?)
+    Ok(LoaderFilter { surroundings, calls })
+}
+
+impl LoaderFilter {
+    /// Bounds what this process takes, and filters its system calls.
+    ///
+    /// # Errors
+    /// [`ConfineError`]: nothing may be loaded then.
+    pub(crate) fn enter(self) -> Result<(), ConfineError> {
+        bound()?;
+        match self.surroundings {
+            Some(surroundings) => Ok(install(CALLS.iter().take(self.calls), &surroundings)?),
+            None => Ok(()),
+        }
+    }
 }
 
 fn bound() -> Result<(), Errno> {

@@ -32,7 +32,7 @@ use ks_compiler::object::model::{Ksym, KsymKind, Object, Program};
 use ks_compiler::object::table::MapKind;
 use ks_wit::object::FUNCTION_PREFIX;
 
-pub(crate) use loader::{enter_loader, loader_rights};
+pub(crate) use loader::{leave_rights_to_load, loader_rights};
 pub use reader::ReaderFiles;
 pub(crate) use reader::enter_reader;
 pub(crate) use surroundings::FileOfOne;

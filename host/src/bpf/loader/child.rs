@@ -3,8 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 use super::libbpf::LibbpfLoader;
 use super::protocol::{FromLoader, LoaderStart, ToLoader, receive, send};
@@ -22,24 +24,28 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
     prctl::set_name(c"ks-loader")?;
     let socket = io::stdin();
     let socket = socket.as_fd();
-    let (ToLoader::Start(LoaderStart { rights, kernel }), _) = receive(socket)? else {
+    let (ToLoader::Start(LoaderStart { rights, broker_cpu }), _) = receive(socket)? else {
         return Err(unexpected());
     };
-    // Before it may write no file.
-    let mut loader = kernel.map_or_else(|| Ok(LibbpfLoader::default()), LibbpfLoader::of_part)?;
+    leave_cpu(broker_cpu);
     // Capabilities stay permitted when the user changes, until they are dropped apart.
     prctl::set_keepcaps(true)?;
     apart::become_nobody();
     // After the change of user, which resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     prctl::set_dumpable(false)?;
-    confine::enter_loader(&rights).map_err(io::Error::other)?;
+    let filter = confine::leave_rights_to_load(&rights).map_err(io::Error::other)?;
+    let (ToLoader::Types(part), _) = receive(socket)? else { return Err(unexpected()) };
+    // Before it may write no file.
+    let mut loader = part.map_or_else(|| Ok(LibbpfLoader::default()), LibbpfLoader::of_part)?;
+    filter.enter().map_err(io::Error::other)?;
     loop {
         match receive(socket) {
             Ok((ToLoader::Load(order), _)) => match attack(&order.name) {
                 Some(answer) => send(socket, &FromLoader::Different(answer), None)?,
                 None => load(&mut loader, &order, socket)?,
             },
+            Ok((ToLoader::Prepare(order), _)) => loader.prepare_ahead(order),
             Ok((ToLoader::Register(name), _)) => match loader.register(&name) {
                 Ok(link) => send(socket, &FromLoader::Registered, Some(link.as_fd()))?,
                 Err(errno) => send(socket, &FromLoader::NotRegistered(errno as i32), None)?,
@@ -48,6 +54,18 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Leaves this CPU to the broker, which goes on meanwhile: a message wakes its receiver on the sender's CPU, also beside an
+/// idle one where the kernel does not take that for available, as in virtual machines.
+///
+/// Source: kernel/sched/fair.c, `wake_affine_idle` and `available_idle_cpu`, v6.18.
+fn leave_cpu(cpu: u32) {
+    let this = Pid::from_raw(0);
+    // If it may run nowhere else, it stays.
+    if let (Ok(mut cpus), Ok(cpu)) = (sched_getaffinity(this), usize::try_from(cpu)) {
+        let _ = cpus.unset(cpu).and_then(|()| sched_setaffinity(this, &cpus));
     }
 }
 

@@ -30,6 +30,8 @@ pub(in crate::bpf) struct LibbpfLoader {
     with_structs: Vec<Object>,
     /// An object that was opened ahead, with its file.
     ahead: Option<(Vec<u8>, OpenObject)>,
+    /// An object that was prepared ahead, with what was asked for.
+    prepared: Option<Box<(Order, OpenObject)>>,
     /// None: libbpf reads all types of the kernel if it needs some.
     part: Option<PartInUse>,
 }
@@ -67,10 +69,17 @@ impl LibbpfLoader {
         reused: &[BorrowedFd<'_>],
         look: impl FnOnce(Prepared) -> Result<(), String>,
     ) -> Result<Product, NotLoaded> {
-        let ahead = self.ahead.take().filter(|(elf, _)| *elf == order.elf).map(|(_, open)| open);
-        let part = self.part.as_ref();
-        let (open, libbpf) = print::collect(|| prepared(order, reused, ahead, part));
-        let open = open.map_err(|errno| NotLoaded::Refused(Refused::new(errno, None, libbpf)))?;
+        // What differs goes away first: its maps take memory.
+        let ahead = self.prepared.take().map(|ahead| *ahead);
+        let open = match ahead.filter(|(expected, _)| expected == order) {
+            Some((_, open)) => open,
+            None => {
+                let ahead = self.ahead.take().filter(|(elf, _)| *elf == order.elf).map(|(_, open)| open);
+                let part = self.part.as_ref();
+                let (open, libbpf) = print::collect(|| prepared(order, reused, ahead, part));
+                open.map_err(|errno| NotLoaded::Refused(Refused::new(errno, None, libbpf)))?
+            }
+        };
         look(Prepared::of(&open).map_err(NotLoaded::Different)?).map_err(NotLoaded::Different)?;
         let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
         let object = loaded.map_err(|sys::Refusal { errno, logs }| {
@@ -90,6 +99,13 @@ impl LibbpfLoader {
     pub(in crate::bpf) fn open_ahead(&mut self, name: &str, elf: &[u8]) {
         let (open, _) = print::collect(|| opened(name, elf, None));
         self.ahead = open.ok().map(|open| (elf.to_vec(), open));
+    }
+
+    /// Prepares an object that reuses no maps, for a load that asks for the same. If it fails, the load says why.
+    pub(super) fn prepare_ahead(&mut self, order: Order) {
+        let part = self.part.as_ref();
+        let (open, _) = print::collect(|| prepared(&order, &[], None, part));
+        self.prepared = open.ok().map(|open| Box::new((order, open)));
     }
 
     /// Registers the kernel struct of this name. It is registered until the descriptor is closed.

@@ -1,6 +1,8 @@
 //! Loading an object: what the loader is asked, what it answers, and what it delivers.
 //!
 //! ```text
+//! Object -- the order that is expected --> libbpf: as below, up to prepare, before the plugin asks
+//!
 //! Object -- Order, maps to reuse --> libbpf: open, fill in values, select, prepare
 //!        <- Prepared ---------------/   the instructions as they are, and what they refer to
 //!     last look (super::look)
@@ -26,13 +28,13 @@ use nix::errno::Errno;
 pub(crate) use self::child::serve;
 pub(crate) use self::kernel_part::KernelPart;
 pub(super) use self::libbpf::{LibbpfLoader, parse};
-pub(crate) use self::process::LoaderProcess;
-pub(crate) use self::protocol::{LoaderStart, Rights};
+pub(crate) use self::process::{LoaderProcess, StartingLoader};
+pub(crate) use self::protocol::Rights;
 pub(super) use self::selection::Selection;
 use super::verifier_log::VerifierLog;
 
 /// What is to be loaded.
-#[derive(Debug, Wire)]
+#[derive(Debug, PartialEq, Eq, Wire)]
 pub(crate) struct Order {
     /// Name of the object.
     pub(super) name: String,
@@ -46,7 +48,7 @@ pub(crate) struct Order {
 }
 
 /// Bytes of a section that were written before the load.
-#[derive(Debug, Clone, Wire)]
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) struct Written {
     pub(super) section: String,
     pub(super) offset: u64,
@@ -54,7 +56,7 @@ pub(crate) struct Written {
 }
 
 /// The programs to load.
-#[derive(Debug, Wire)]
+#[derive(Debug, PartialEq, Eq, Wire)]
 pub(crate) enum ChosenPrograms {
     /// Those that the object loads by default.
     Default,
@@ -63,7 +65,7 @@ pub(crate) enum ChosenPrograms {
 }
 
 /// Programs by their names.
-#[derive(Debug, Wire)]
+#[derive(Debug, PartialEq, Eq, Wire)]
 pub(crate) struct OnlyPrograms {
     pub(super) names: Vec<String>,
     /// Whether kernel structs (struct_ops) are created.

@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::sched::sched_getcpu;
 
-use super::protocol::{FromLoader, LoaderStart, ToLoader, receive, send};
-use super::{Named, NotLoaded, Order, Prepared, Product};
+use super::protocol::{FromLoader, LoaderStart, Rights, ToLoader, receive, send};
+use super::{KernelPart, Named, NotLoaded, Order, Prepared, Product};
 use crate::confine::FileOfOne;
 
 /// The connection to a process that loads objects, which has the rights to load and no others. It ends with the connection.
@@ -17,17 +18,33 @@ pub(crate) struct LoaderProcess {
     most: usize,
 }
 
-impl LoaderProcess {
-    /// Gives a new process, at the other end of this socket, its rights, and what it needs of the kernel's types. It
-    /// delivers at most so many maps and programs at once.
+/// A process that drops its rights but those to load.
+#[derive(Debug)]
+pub(crate) struct StartingLoader(FileOfOne);
+
+impl StartingLoader {
+    /// Gives a new process, at the other end of this socket, its rights.
     ///
     /// # Errors
     /// Of sendmsg(2).
-    pub(crate) fn start(socket: FileOfOne, start: LoaderStart, most: usize) -> io::Result<LoaderProcess> {
-        send(socket.as_fd(), &ToLoader::Start(start), None)?;
-        Ok(LoaderProcess { socket, most })
+    pub(crate) fn of(socket: FileOfOne, rights: Rights) -> io::Result<StartingLoader> {
+        let broker_cpu = u32::try_from(sched_getcpu()?).map_err(|_| io::ErrorKind::InvalidData)?;
+        send(socket.as_fd(), &ToLoader::Start(LoaderStart { rights, broker_cpu }), None)?;
+        Ok(StartingLoader(socket))
     }
 
+    /// Gives it what it needs of the kernel's types. It delivers at most so many maps and programs at once.
+    ///
+    /// # Errors
+    /// Of sendmsg(2).
+    pub(crate) fn with_types(self, part: Option<KernelPart>, most: usize) -> io::Result<LoaderProcess> {
+        let StartingLoader(socket) = self;
+        send(socket.as_fd(), &ToLoader::Types(part), None)?;
+        Ok(LoaderProcess { socket, most })
+    }
+}
+
+impl LoaderProcess {
     /// The socket to it, which the plugin's thread writes to.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -78,6 +95,11 @@ impl LoaderProcess {
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
+    }
+
+    /// Has it prepare an order. If it has ended, the load says why.
+    pub(in crate::bpf) fn prepare_ahead(&self, order: Order) {
+        let _ = self.send(&ToLoader::Prepare(order), None);
     }
 
     pub(super) fn register(&self, name: &str) -> Result<OwnedFd, Errno> {

@@ -18,6 +18,10 @@ const MOST_BYTES: usize = 256 << 20;
 pub(super) enum ToLoader {
     /// The first message.
     Start(LoaderStart),
+    /// The second one: what libbpf needs of the kernel's types. None: it reads all of them if it needs some.
+    Types(Option<KernelPart>),
+    /// Prepare this ahead, for a load that asks for the same. Nothing is answered.
+    Prepare(Order),
     /// Load this. The maps to reuse follow.
     Load(Order),
     /// A map to reuse; its descriptor comes with the message.
@@ -32,10 +36,10 @@ pub(super) enum ToLoader {
 
 /// What a loader begins with.
 #[derive(Debug, Wire)]
-pub(crate) struct LoaderStart {
-    pub(crate) rights: Rights,
-    /// None: libbpf reads all types of the kernel if it needs some.
-    pub(crate) kernel: Option<KernelPart>,
+pub(super) struct LoaderStart {
+    pub(super) rights: Rights,
+    /// The CPU that the broker's thread runs on.
+    pub(super) broker_cpu: u32,
 }
 
 /// What the loader keeps.

@@ -43,7 +43,7 @@ use super::ring::Ring;
 use super::statistics::RunTime;
 use super::sys;
 use crate::host_bytes::HostBytes;
-use crate::policy::{self, Admitted, Class, PluginObject, Policy, Readmission};
+use crate::policy::{self, Admitted, Class, Policy, Readmission};
 use crate::probed::Convention;
 
 /// Upper limit of load attempts while other plugins pin the same maps.
@@ -59,6 +59,8 @@ pub struct Object {
     pins: Pins,
     /// Values of variables before the load.
     unloaded: Unloaded,
+    /// What the object asks about this machine, with the answers, once they are known.
+    surroundings: Option<Vec<Written>>,
     stage: Stage,
     /// None once it has loaded all that it can.
     loader: Option<Loader>,
@@ -184,6 +186,7 @@ impl Object {
             variables,
             pins,
             unloaded: Unloaded::default(),
+            surroundings: None,
             stage: Stage::Open,
             loader: Some(Loader::Here(LibbpfLoader::default())),
             failure: None,
@@ -243,10 +246,18 @@ impl Object {
         self.model().programs.iter().any(|program| program.section.kind.program == kind)
     }
 
-    /// Has libbpf open the object now, on a thread that is confined before it is loaded.
-    pub(crate) fn open_ahead(&mut self) {
+    /// Has the loader do ahead what it can, for a plugin that then loads the object as it is.
+    pub(crate) fn prepare_ahead(&mut self) {
         if let Some(Loader::Here(loader)) = &mut self.loader {
             loader.open_ahead(&self.admitted.loaded_name(), &self.elf);
+        }
+        // Maps that are pinned already are found when it is loaded. What cannot be asked now, the load says.
+        if let Some(Loader::Apart(loader)) = &self.loader
+            && self.pins.is_empty()
+            && let Ok(surroundings) = self.surroundings()
+        {
+            loader.prepare_ahead(self.order(Selection::All, Vec::new(), surroundings.clone()));
+            self.surroundings = Some(surroundings);
         }
     }
 
@@ -262,11 +273,6 @@ impl Object {
     /// Has the object loaded in a process of its own, which has the rights for that.
     pub(crate) fn load_apart(&mut self, loader: LoaderProcess) {
         self.loader = Some(Loader::Apart(loader));
-    }
-
-    /// Returns the object that the policy admitted.
-    pub(crate) fn judged(&self) -> &PluginObject {
-        self.admitted.object()
     }
 
     /// The socket to the process that loads the object; none if it is loaded here.
@@ -446,8 +452,11 @@ impl Object {
     /// Loads a selection, with maps of its own but for those that are pinned already. The plugin may go on without BPF
     /// after a failure: its variables keep their values.
     fn load_first(&mut self, selection: Selection<'_>) -> Result<(), BpfError> {
-        let mut written = self.unloaded.written();
-        written.extend(self.surroundings()?);
+        let mut written = self.unloaded.written(self.model());
+        written.extend(match &self.surroundings {
+            Some(known) => known.clone(),
+            None => self.surroundings()?,
+        });
         for _ in 0..PIN_RACES {
             let pinned = self.pins.reuse(self.model(), |variable| self.get(variable).ok())?;
             let names: Vec<String> = pinned.iter().map(|(name, _)| name.clone()).collect();

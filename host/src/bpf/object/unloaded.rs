@@ -77,9 +77,16 @@ impl Unloaded {
         Ok(())
     }
 
-    /// Returns what was written, for the loader.
-    pub(super) fn written(&self) -> Vec<Written> {
-        let written = self.pages.iter().map(|((section, page), bytes)| Written {
+    /// Returns what was written and differs from the object, for the loader.
+    pub(super) fn written(&self, model: &Model) -> Vec<Written> {
+        let differs = |section: &str, page: usize, bytes: &[u8]| {
+            let mut own = Vec::with_capacity(PAGE_BYTES);
+            let section = section_of(model, section);
+            section.into_iter().for_each(|section| append(section, page * PAGE_BYTES, PAGE_BYTES, &mut own));
+            own != bytes
+        };
+        let pages = self.pages.iter().filter(|((section, page), bytes)| differs(section, *page, bytes));
+        let written = pages.map(|((section, page), bytes)| Written {
             section: section.clone(),
             offset: (page * PAGE_BYTES) as u64,
             bytes: bytes.clone(),
@@ -124,7 +131,7 @@ mod tests {
         let bytes: Vec<u8> = (0..SECTION_BYTES).map(|at| at as u8 | 1).collect();
         let model = model(DataContent::Bytes(bytes.clone()));
         let mut unloaded = Unloaded::default();
-        assert!(unloaded.written().is_empty());
+        assert!(unloaded.written(&model).is_empty());
         let at = PAGE_BYTES - 3;
         unloaded.write(&model, &variable(at, 8), 1, &[2, 4, 6, 8]).expect("there is no limit");
         let read = |unloaded: &Unloaded, offset, len| unloaded.read(&model, ".data", offset, len);
@@ -135,7 +142,7 @@ mod tests {
         assert_eq!(read(&unloaded, bytes.len() - 4, 5), None, "beyond the end");
         assert_eq!(read(&unloaded, usize::MAX, 2), None);
         assert_eq!(unloaded.read(&model, ".bss", 0, 1), None, "there is no such section");
-        let written = unloaded.written();
+        let written = unloaded.written(&model);
         let mut shown = bytes;
         shown.resize(3 * PAGE_BYTES, 0);
         for one in &written {
