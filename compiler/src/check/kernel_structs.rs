@@ -85,6 +85,10 @@ impl Checker<'_> {
         if self.kernel().is_typedef(&structure) {
             self.kernel_members.typedefs.insert(id);
         }
+        if !self.kernel_members.internal.contains_key(&id) {
+            let internal = self.kernel().is_internal(&structure);
+            self.kernel_members.internal.insert(id, internal);
+        }
         match (declared, real) {
             (Some(index), Some(real)) => self.declared_member(id, index, &real, name.span).then_some(index),
             (Some(index), None) if !self.kernel().has_structure(&structure) => Some(index),

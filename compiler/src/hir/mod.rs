@@ -126,6 +126,8 @@ pub struct KernelStructs {
     pub unions: BTreeSet<StructId>,
     /// Structs that have no name but that of a typedef.
     pub typedefs: BTreeSet<StructId>,
+    /// Whether a struct is in the kernel's memory only, so that no pointer to it is an address of a user program.
+    pub internal: BTreeMap<StructId, bool>,
     /// The actual members, by struct and position, as far as the kernel's types are known.
     pub members: BTreeMap<(StructId, usize), KernelMember>,
 }

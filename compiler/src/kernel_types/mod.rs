@@ -18,6 +18,7 @@ mod bundled;
 mod convert;
 mod enumerators;
 mod function;
+mod internal;
 mod names;
 mod struct_ops;
 mod tracepoint;
@@ -173,6 +174,14 @@ impl KernelTypes {
         };
         let found = convert::find_composite(btf, name).map(|id| btf.get(id));
         matches!(found, Some(Ok(crate::object::btf::Type::Union { .. })))
+    }
+
+    /// Returns whether a struct of this name is in the kernel's memory only, as far as its types tell.
+    #[must_use]
+    pub fn is_internal(&self, name: &str) -> bool {
+        self.btf().is_some_and(|btf| {
+            convert::find_composite(btf, name).is_some_and(|found| internal::is_internal(btf, found))
+        })
     }
 
     /// Returns whether this is the name of a typedef of an anonymous struct or union.

@@ -45,6 +45,16 @@ pub(super) struct KernelPart<'p> {
     is_bitfield: bool,
     /// Whether a member of a union is on the path to the part.
     in_union: bool,
+    /// Where the struct is.
+    source: Source,
+}
+
+impl KernelPart<'_> {
+    /// Whether the verifier knows the type of the part behind a pointer whose type it knows. It sees only the first member
+    /// of a union, and only fixed offsets.
+    fn is_typed(&self) -> bool {
+        self.indices.is_empty() && !self.in_union && !self.is_bitfield
+    }
 }
 
 /// An index into an array inside a kernel struct.
@@ -89,6 +99,7 @@ impl Lowerer<'_> {
     }
 
     fn whole_part<'p>(&self, pointer: &'p Expr, id: StructId, ty: TypeId) -> KernelPart<'p> {
+        let is_internal = self.hir.kernel_structs.internal.get(&id).is_some_and(|internal| *internal);
         KernelPart {
             pointer,
             field: CoreField { root: self.composite(id), steps: Vec::new() },
@@ -98,6 +109,7 @@ impl Lowerer<'_> {
             is_pointer: false,
             is_bitfield: false,
             in_union: false,
+            source: if is_internal { Source::Kernel } else { Source::Either },
         }
     }
 
@@ -193,26 +205,54 @@ impl Lowerer<'_> {
     ///
     /// Returns `None` in loops: a loop body that is outlined may receive the pointer as a number.
     fn read_given(&mut self, part: &KernelPart<'_>, int: IntType) -> Option<Value> {
-        let ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) = part.pointer.kind else {
-            return None;
-        };
-        let object = *self.active.given.get(&local)?;
-        // The verifier sees only the first member of a union.
-        if !part.indices.is_empty() || part.in_union || part.is_bitfield || !self.loops.is_empty() {
+        if !part.is_typed() || !self.loops.is_empty() {
             return None;
         }
+        let path = self.given_path(part.pointer)?;
         let miss = self.builder.block();
-        let base = self.non_null(object, miss);
+        let base = self.follow(path, miss);
         let value = if part.is_pointer {
-            let ty = Type::Ptr(Origin::ObjectOrNull);
-            let field = Arc::new(part.field.clone());
-            let pointer = self.builder.value(ty, Op::LoadField { size: Size::DW, base, field });
+            let pointer = self.load_pointer_member(base, part.field.clone());
             let address = self.builder.value(Type::I64, Op::Address(pointer));
             arithmetic::convert(&mut self.builder, U64, int, address)
         } else {
             self.record_scalar(base, part.field.clone(), part.real, int)
         };
         Some(self.or_zero(value, int, miss))
+    }
+
+    /// The object that the program received, and the members by which a pointer is reached from there, each of them a
+    /// pointer to a struct that is in the kernel's memory only: the verifier lets loads follow those, and one of a user's
+    /// address would be 0.
+    fn given_path(&self, pointer: &Expr) -> Option<(Value, Vec<CoreField>)> {
+        let ExprKind::Load(lvalue) = &pointer.kind else { return None };
+        if let LvalueKind::Local(local) = lvalue.kind {
+            return Some((*self.active.given.get(&local)?, Vec::new()));
+        }
+        let part = self.kernel_part(lvalue)?;
+        let TypeKind::Ptr(to) = *self.types().kind(part.ty) else { return None };
+        let structs = &self.hir.kernel_structs;
+        let is_internal =
+            structs.internal.get(&self.types().kernel_struct(to)?).is_some_and(|internal| *internal);
+        if !part.is_typed() || !part.is_pointer || !is_internal {
+            return None;
+        }
+        let (object, mut members) = self.given_path(part.pointer)?;
+        members.push(part.field);
+        Some((object, members))
+    }
+
+    /// Loads one pointer after another. Control goes to `miss` where one is null.
+    fn follow(&mut self, (object, members): (Value, Vec<CoreField>), miss: Block) -> Value {
+        members.into_iter().fold(self.non_null(object, miss), |base, member| {
+            let pointer = self.load_pointer_member(base, member);
+            self.non_null(pointer, miss)
+        })
+    }
+
+    fn load_pointer_member(&mut self, base: Value, field: CoreField) -> Value {
+        let ty = Type::Ptr(Origin::ObjectOrNull);
+        self.builder.value(ty, Op::LoadField { size: Size::DW, base, field: Arc::new(field) })
     }
 
     /// Reads a scalar part as a value of the lvalue's type.
@@ -244,14 +284,13 @@ impl Lowerer<'_> {
         let slot = self.builder.slot(8);
         let to = Addr::of(Base::Slot(slot));
         self.zero(to, 8);
-        let (read, join) = (self.builder.block(), self.builder.block());
+        let join = self.builder.block();
         let there = self.builder.compare_const(Condition::Ne, base, 0);
-        self.builder.branch(there, read, join);
-        self.builder.switch_to_sealed(read);
+        self.require(there, join);
         let address = self.part_address(base, part, join)?;
         let field = Arc::new(part.field.clone());
         let bytes = self.builder.value(Type::I64, Op::Core(field.clone(), CoreQuestion::Size));
-        self.probe_read(to, bytes, address, Source::Either);
+        self.probe_read(to, bytes, address, part.source);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         // The loader provides no shifts for array elements.
@@ -351,15 +390,14 @@ impl Lowerer<'_> {
     fn copy_array(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let bytes = self.size(part.ty, span)?;
         self.zero(to, bytes);
-        let (read, join) = (self.builder.block(), self.builder.block());
+        let join = self.builder.block();
         let there = self.builder.compare_const(Condition::Ne, base, 0);
-        self.builder.branch(there, read, join);
-        self.builder.switch_to_sealed(read);
+        self.require(there, join);
         let address = self.part_address(base, part, join)?;
         let question = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Size);
         let real = self.builder.value(Type::I64, question);
         let size = self.at_most(real, bytes.into());
-        self.probe_read(to, size, address, Source::Either);
+        self.probe_read(to, size, address, part.source);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         self.written_pointers(to, bytes);

@@ -1,5 +1,8 @@
 //! The running kernel's BTF. These tests need it and report if it is missing.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use ks_compiler::kernel_types::{
@@ -193,4 +196,58 @@ fn bundled_system_calls_agree_with_the_kernel() {
         compared += 1;
     }
     assert!(compared >= 6, "only {compared} calls could be compared");
+}
+
+/// Returns the structs of a header and of those in the folders below.
+fn structs_of_headers(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            structs_of_headers(&path, found);
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            let names = text.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {"));
+            found.extend(names.map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn what_user_programs_share_with_the_kernel_is_not_internal() {
+    let mut shared = BTreeSet::new();
+    for folder in ["asm-generic", "drm", "linux", "misc", "mtd", "rdma", "scsi", "sound"] {
+        structs_of_headers(&Path::new("/usr/include").join(folder), &mut shared);
+    }
+    let shared: Vec<_> = shared.iter().filter(|name| KERNEL.has_structure(name)).collect();
+    assert!(shared.len() > 300, "the kernel's headers are installed: {}", shared.len());
+    let internal: Vec<_> = shared.into_iter().filter(|name| KERNEL.is_internal(name)).collect();
+    // The kernel's is that of fs/binfmt_misc.c, the header's one of the Amiga.
+    assert_eq!(internal, ["Node"]);
+}
+
+#[test]
+fn what_the_kernel_keeps_is_internal() {
+    for name in [
+        "task_struct",
+        "mm_struct",
+        "file",
+        "files_struct",
+        "fdtable",
+        "dentry",
+        "inode",
+        "sock",
+        "sk_buff",
+        "cred",
+        "pid",
+        "request",
+        "net_device",
+        "cgroup",
+        "rq",
+        "page",
+        "sock_common",
+    ] {
+        assert!(KERNEL.is_internal(name), "{name}");
+    }
+    for name in ["no_such_struct", "iovec", "robust_list_head", "user_msghdr", "pt_regs", "qstr"] {
+        assert!(!KERNEL.is_internal(name), "{name}");
+    }
 }
