@@ -6,7 +6,10 @@ use super::names::Symbol;
 use super::nested_maps::ElementKey;
 use super::prescan::strip;
 use crate::ast;
-use crate::hir::{Block, Expr, ExprKind, KernelBuiltin, MapId, Stmt, StmtKind, TakeOp};
+use crate::hir::{
+    Block, Expr, ExprKind, KernelBuiltin, Local, LocalId, Lvalue, LvalueKind, MapId, Stmt, StmtKind, TakeOp,
+};
+use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -18,9 +21,13 @@ pub(super) enum Source<'e> {
     Take(MapId, TakeOp),
 }
 
-/// Whether a value is text or bytes that are read from memory, which may fail.
-pub(super) fn is_read(value: &Expr) -> bool {
-    let ExprKind::Kernel(builtin) = &value.kind else { return false };
+/// Whether a value is text or bytes that are read from memory, which may fail, or a copy of such a variable.
+pub(super) fn is_read(value: &Expr, locals: &IndexVec<LocalId, Local>) -> bool {
+    let builtin = match &value.kind {
+        ExprKind::Kernel(builtin) => builtin,
+        ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => return locals[*local].read,
+        _ => return false,
+    };
     matches!(
         builtin,
         KernelBuiltin::Text(_)
@@ -126,7 +133,7 @@ impl Body<'_, '_> {
         let value = self.initialiser(name.span, None, value);
         let ty = self.variable_type(&value);
         let local = self.declare_local(name, ty);
-        let read = is_read(&value);
+        let read = is_read(&value, &self.locals);
         self.locals[local].read = read;
         out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
         if read {

@@ -130,7 +130,7 @@ impl Body<'_, '_> {
         let value = self.expr(value, None);
         match self.checker.types.kind(value.expr.ty) {
             TypeKind::Error => (value.expr, true),
-            _ if is_read(&value.expr) => {
+            _ if is_read(&value.expr, &self.locals) => {
                 (ask(ExprKind::Kernel(KernelBuiltin::IsRead(Box::new(value.expr)))), false)
             }
             TypeKind::Null => (ask(ExprKind::Const(1)), true),

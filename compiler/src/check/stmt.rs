@@ -134,8 +134,9 @@ impl Body<'_, '_> {
             self.check_local_type(ty, init.span);
             ty
         });
+        let read = is_read(&value, &self.locals);
         let local = self.declare_local(name, ty);
-        self.locals[local].read = is_read(&value);
+        self.locals[local].read = read;
         if null {
             self.null_locals.insert(local, name.span);
         } else {

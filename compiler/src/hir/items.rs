@@ -218,8 +218,8 @@ pub struct Local {
     /// Whether it may be bound to a map element (`Stmt::Bind`). It then has a presence bit, true until a
     /// `Bind` finds no entry. Every other assignment sets it to true.
     pub binding: bool,
-    /// Whether it is declared as text or bytes that are read from memory, which may fail. It then has a presence bit,
-    /// too, false when that failed.
+    /// Whether it is declared as text or bytes that are read from memory, which may fail, or as a copy of such a local.
+    /// It then has a presence bit, too, false when that failed.
     pub read: bool,
 }
 

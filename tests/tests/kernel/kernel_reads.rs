@@ -74,7 +74,9 @@ const PATHS: &str = r#"
     print("pipe [%s]", path(&file->f_path))
     var none = 0 as *path
     var nothing = path(none)
+    var copy = nothing
     if (nothing == null && path(12345 as u64 as *path) == null) { print("null [%s]", nothing) }
+    if (copy != null) { print("a copy of nothing") }
     if (var found = path(&task->fs->root)) { print("root %s", found) }
 }
 "#;

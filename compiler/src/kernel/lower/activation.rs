@@ -11,7 +11,7 @@ use super::sink::Sink;
 use super::storage::KernelObject;
 use super::{LocalHome, Lower, Lowerer, defer, inline, int_type};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Hir, HirFunction, LocalId};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, HirFunction, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 use crate::index::IndexVec;
 
 /// The target of a `return` statement.
@@ -100,19 +100,42 @@ impl<'a> Activation<'a> {
     }
 }
 
-/// The locals whose presence bit is read.
+/// The locals whose presence bit is read, be it that of a copy.
 fn asked(function: &HirFunction) -> BTreeSet<LocalId> {
-    struct Asked(BTreeSet<LocalId>);
+    #[derive(Default)]
+    struct Asked {
+        locals: BTreeSet<LocalId>,
+        /// Copies, with what they are copied from.
+        copies: Vec<(LocalId, LocalId)>,
+    }
     impl Visitor for Asked {
+        fn stmt(&mut self, stmt: &Stmt) {
+            let (to, value) = match &stmt.kind {
+                StmtKind::Let { local, init: Some(init) } => (*local, init),
+                StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value } => {
+                    (*local, value)
+                }
+                _ => return,
+            };
+            if let ExprKind::Load(Lvalue { kind: LvalueKind::Local(from), .. }) = value.kind {
+                self.copies.push((to, from));
+            }
+        }
+
         fn expr(&mut self, expr: &Expr) {
             if let ExprKind::Bound(local) = expr.kind {
-                self.0.insert(local);
+                self.locals.insert(local);
             }
         }
     }
-    let mut found = Asked(BTreeSet::new());
+    let mut found = Asked::default();
     visit::block(&mut found, &function.body);
-    found.0
+    let Asked { mut locals, copies } = found;
+    while let Some((_, from)) = copies.iter().find(|(to, from)| locals.contains(to) && !locals.contains(from))
+    {
+        locals.insert(*from);
+    }
+    locals
 }
 
 impl Lowerer<'_> {

@@ -205,7 +205,7 @@ impl Lowerer<'_> {
         Ok(self.builder.compare_const(Condition::Ne, value, 0))
     }
 
-    fn bound(&mut self, local: LocalId) -> Lower<Value> {
+    pub(super) fn bound(&mut self, local: LocalId) -> Lower<Value> {
         match self.declare(local)?.present {
             Some(variable) => Ok(self.builder.get(variable)),
             None => Ok(self.builder.constant(Type::I32, 1)),

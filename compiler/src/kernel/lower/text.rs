@@ -8,7 +8,7 @@ use super::super::mir::{BinaryOp, Condition, Count, Helper, Op, Size, Type, Valu
 use super::kernel_memory::Source;
 use super::memory::{Addr, Base};
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
-use crate::hir::{Expr, ExprKind, KernelBuiltin, MAX_SEPARATOR};
+use crate::hir::{Expr, ExprKind, KernelBuiltin, Lvalue, LvalueKind, MAX_SEPARATOR};
 use crate::types::{IntType, TypeKind};
 
 /// Maximum number of texts that `join` takes.
@@ -108,6 +108,12 @@ impl Lowerer<'_> {
             ExprKind::Kernel(KernelBuiltin::Path(path)) => self.path_into(path, to, value, Unread::Asked)?,
             ExprKind::Kernel(KernelBuiltin::Join { pointers, separator }) => {
                 self.join_into((pointers, separator), to, value, Unread::Asked)?
+            }
+            ExprKind::Load(Lvalue { kind: LvalueKind::Local(from), .. })
+                if self.active.source.locals[*from].read =>
+            {
+                self.lower_into(value, to)?;
+                self.bound(*from)?
             }
             _ => return Ok(None),
         };
