@@ -24,6 +24,8 @@ pub(super) struct KeyBytes {
     slot: Slot,
     /// The whole 64-bit key of an array map, if it has 64 bits: no entry has a key of 2^32 or more.
     wide: Option<Value>,
+    /// Whether the key is below the size of an array, which has an entry at each of them.
+    is_there: bool,
 }
 
 /// Flags of bpf_map_update_elem. Source: include/uapi/linux/bpf.h, v6.12.
@@ -53,14 +55,17 @@ impl Lowerer<'_> {
             let bytes = self.size(map.key, key.span)?;
             let slot = self.builder.slot(bytes);
             self.lower_into(key, Addr::of(Base::Slot(slot)))?;
-            return Ok(KeyBytes { slot, wide: None });
+            return Ok(KeyBytes { slot, wide: None, is_there: false });
         }
         let int = self.int(map.key, key.span)?;
         let value = self.scalar(key)?;
         let slot = self.builder.slot(4);
         let low = arithmetic::convert(&mut self.builder, int, U32, value);
         self.store_scalar(Addr::of(Base::Slot(slot)), U32, low);
-        Ok(KeyBytes { slot, wide: (int.bits == 64).then_some(value) })
+        let is_below = self.builder.ceiling(value).is_some_and(|most| most < u64::from(map.max_entries));
+        let has_size = map.size_option.is_none() && !map.pinned;
+        let is_there = is_below && has_size && self.may_end_here();
+        Ok(KeyBytes { slot, wide: (int.bits == 64 && !is_there).then_some(value), is_there })
     }
 
     /// The map that the object declares, and its key.
@@ -121,8 +126,31 @@ impl Lowerer<'_> {
             self.builder.branch(fits, narrow, miss);
             self.builder.switch_to_sealed(narrow);
         }
+        let is_there = key.is_there;
         let (map, key) = self.map_and_key(map, key, miss);
-        self.found(map, key, miss)
+        if is_there { self.always_found(map, key) } else { self.found(map, key, miss) }
+    }
+
+    /// Whether the function can end here: not in a loop, whose body may become a function, nor where something is held that
+    /// has to be given back.
+    fn may_end_here(&self) -> bool {
+        let has_kfuncs = self.hir.externs.iter().any(|one| one.helper.is_none());
+        self.loops.is_empty() && !self.holds_records() && !has_kfuncs
+    }
+
+    /// A pointer to an entry that exists. The verifier wants to see what happens if it did not: the function ends, so that
+    /// nothing has to be right both with the entry and without.
+    ///
+    /// Source: kernel/bpf/arraymap.c, `array_map_lookup_elem`, v6.18: null for an index beyond the size alone.
+    fn always_found(&mut self, map: Value, key: Value) -> Value {
+        let never = self.builder.block();
+        let entry = self.found(map, key, never);
+        let here = self.builder.current();
+        self.builder.switch_to_sealed(never);
+        let zero = self.builder.constant(self.builder.result_type(), 0);
+        self.leave(zero);
+        self.builder.switch_to(here);
+        entry
     }
 
     /// A pointer to the entry, or null.

@@ -158,6 +158,11 @@ impl Lowerer<'_> {
         (self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(record)), join)
     }
 
+    /// Whether a record may be held.
+    pub(super) fn holds_records(&self) -> bool {
+        !self.records.open.is_empty()
+    }
+
     /// Creates the variables of sites whose pointers are used before them.
     pub(super) fn start_records(&mut self, early: &Early) {
         for (site, kind) in early {

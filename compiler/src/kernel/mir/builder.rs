@@ -6,8 +6,8 @@
 //! superfluous parameters.
 
 use super::{
-    Block, BlockData, Callee, Condition, Inst, MirFunction, Op, Slot, SlotData, Target, Terminator, Type,
-    Value,
+    BinaryOp, Block, BlockData, Callee, Condition, Inst, MirFunction, Op, Size, Slot, SlotData, Target,
+    Terminator, Type, Value,
 };
 use crate::hir::FuncId;
 use crate::id_type;
@@ -32,6 +32,8 @@ pub struct Builder {
     constants: FastMap<Value, u64>,
     /// Values that are the sum of another value and a constant.
     sums: FastMap<Value, (Value, u64)>,
+    /// The greatest number that a value can be, by its definition.
+    ceilings: FastMap<Value, u64>,
     /// Values that are the address of a byte of a slot.
     frame: FastMap<Value, (Slot, u32)>,
     divides_signed: bool,
@@ -68,6 +70,7 @@ impl Builder {
             dedicated: Vec::new(),
             constants: FastMap::default(),
             sums: FastMap::default(),
+            ceilings: FastMap::default(),
             frame: FastMap::default(),
             divides_signed: false,
         };
@@ -173,6 +176,11 @@ impl Builder {
         self.switch_to(block);
     }
 
+    /// The block that instructions are appended to.
+    pub fn current(&self) -> Block {
+        self.current
+    }
+
     /// Whether the current block has ended, so that following code is unreachable.
     pub fn is_filled(&self) -> bool {
         self.state[self.current].filled
@@ -229,6 +237,9 @@ impl Builder {
         if let Some(location) = self.location_of(&op) {
             self.frame.insert(value, location);
         }
+        if let Some(ceiling) = self.ceiling_of(&op) {
+            self.ceilings.insert(value, ceiling);
+        }
         self.append(Some(value), op);
         value
     }
@@ -242,6 +253,26 @@ impl Builder {
             }
             _ => None,
         }
+    }
+
+    fn ceiling_of(&self, op: &Op) -> Option<u64> {
+        match op {
+            Op::Const(bits) => Some(*bits),
+            Op::Load { size: Size::B, .. } => Some(u8::MAX.into()),
+            Op::Load { size: Size::H, .. } => Some(u16::MAX.into()),
+            Op::Binary(BinaryOp::And, a, b) => {
+                [*a, *b].into_iter().filter_map(|operand| self.ceiling(operand)).min()
+            }
+            Op::Binary(BinaryOp::URem, _, divisor) => self.known(*divisor)?.checked_sub(1),
+            Op::ZeroExtend(inner) => self.ceiling(*inner),
+            Op::Truncate(inner) => self.ceiling(*inner).filter(|ceiling| *ceiling <= u32::MAX.into()),
+            _ => None,
+        }
+    }
+
+    /// The greatest number that a value can be, as far as its definition tells.
+    pub fn ceiling(&self, value: Value) -> Option<u64> {
+        self.ceilings.get(&value).copied()
     }
 
     /// The slot and byte offset that a value is the address of, if it was built as such an address.

@@ -24,6 +24,22 @@ fn an_addition_to_a_bound_entry_is_atomic_at_any_index() {
 }
 
 #[test]
+fn an_entry_that_an_array_always_has_needs_no_value_for_its_absence() {
+    let has_value = |map: &str, key: &str| {
+        let body = format!("var e = m[{key}]\ne.a += ctx->addr + size as u64\nreturn e.b as i32");
+        let head = format!("struct E {{ a: u64, b: u64 }}\nvar m: {map}\nvar size: u32 = 16");
+        object(&perf_program(&head, &body)).mir().contains(": 16 bytes at")
+    };
+    for key in ["3", "cpu() % 16", "time_ns() as u32 & 7"] {
+        assert!(!has_value("array<u32, E>(16)", key), "{key}");
+        assert!(has_value("hash<u32, E>(16)", key), "{key}");
+    }
+    for key in ["cpu() % size", "cpu() % 17"] {
+        assert!(has_value("array<u32, E>(16)", key), "{key}");
+    }
+}
+
+#[test]
 fn memory_that_others_may_write_is_reloaded_after_a_call() {
     let script = perf_program(
         "var flag: u64 = 0\nvar out: u64 = 0",
