@@ -15,7 +15,7 @@ use wasmtime::component::Linker;
 
 use crate::apart::Apart;
 use crate::bpf::loader::StartingLoader;
-use crate::bpf::{self, Object};
+use crate::bpf::{self, Object, ObjectFile};
 use crate::command::{CommandLine, StartingCommand};
 use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
 use crate::display::{EnumNames, TimeZone};
@@ -107,6 +107,7 @@ impl Host {
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let mut objects = plugin.object_set()?;
         objects.choose(bpf::has_function);
+        let file = OnceLock::new();
         let (form, code) = match &self.workers {
             None => self.prepare_here(plugin)?,
             Some(_) if self.offer.is_some() => {
@@ -118,13 +119,18 @@ impl Host {
                 if objects.own().is_some() {
                     program.start_loader_ahead();
                 }
-                self.prepare_worker(plugin, program)?
+                // If it cannot be written, the run says why.
+                let write = || objects.own().and_then(|object| ObjectFile::of(object).ok()).map(Arc::new);
+                self.prepare_worker(plugin, program, || {
+                    file.get_or_init(write);
+                })?
             }
         };
         Ok(PreparedPlugin {
             engine: self.engine.clone(),
             form,
             objects,
+            file: file.into_inner().flatten(),
             code,
             manifests: plugin.manifests().to_vec(),
             imports: plugin.imports().into(),
@@ -150,12 +156,13 @@ impl Host {
         &self,
         plugin: &Plugin,
         program: &WorkerProgram,
+        meanwhile: impl Fn(),
     ) -> Result<(Form, CodeOrigin), PluginError> {
         let start = |anew| {
             let (code, origin) = self.engine.trusted_code(plugin, self.cache.as_ref(), anew)?;
             let code = worker::PluginCode::new(&code, plugin)
                 .map_err(|error| PluginError::Component(format!("its code finds no memory: {error}")))?;
-            Ok::<_, PluginError>((Worker::start(program, &code), code, origin))
+            Ok::<_, PluginError>((Worker::start_and(program, &code, &meanwhile), code, origin))
         };
         let mut started = start(false)?;
         // What another engine has written is compiled again.
@@ -175,6 +182,8 @@ pub struct PreparedPlugin {
     engine: Engine,
     form: Form,
     objects: ObjectSet,
+    /// The file of the object for this machine, if that was written already.
+    file: Option<Arc<ObjectFile>>,
     code: CodeOrigin,
     manifests: Vec<Manifest>,
     imports: Arc<[String]>,
@@ -490,6 +499,7 @@ impl PreparedPlugin {
     fn asked(&self) -> Asked {
         Asked {
             objects: self.objects.clone(),
+            file: self.file.clone(),
             imports: Arc::clone(&self.imports),
             signers: Arc::clone(&self.signers),
         }
@@ -512,6 +522,7 @@ pub fn request(plugin: &Plugin) -> Result<Request, PluginError> {
 /// The request that a policy decides about.
 struct Asked {
     objects: ObjectSet,
+    file: Option<Arc<ObjectFile>>,
     imports: Arc<[String]>,
     signers: Arc<[Signer]>,
 }
@@ -677,6 +688,7 @@ fn state(
     apart: Option<ApartFrom<'_>>,
 ) -> Result<State, Outcome> {
     let (sockets, loader) = apart.map(|apart| (apart.sockets, apart.loader)).unzip();
+    let file = asked.file.clone();
     let admitted = asked.allowed(&options)?;
     let no_loader =
         |error: io::Error| Outcome::Failed(format!("{}: no process loads its object: {error}", options.name));
@@ -702,7 +714,7 @@ fn state(
         StartingCommand::new(line, options.stop.clone(), options.exec_status.clone()).map_err(no_command)
     });
     let command = command.transpose()?;
-    let mut object = admitted.map(Object::open);
+    let mut object = admitted.map(|admitted| Object::open_written(admitted, file.as_deref()));
     if let Some(Ok(object)) = &mut object {
         if let Some(loader) = loader {
             let loader = loader.with_types(object.kernel_part(), object.descriptors()).map_err(no_loader)?;

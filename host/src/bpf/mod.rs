@@ -54,6 +54,7 @@ pub use losses::{Loss, LossCounter};
 pub use map::{Map, MapShape, Pages, UpdateMode, possible_cpus};
 pub use members::{MemberPath, MemberStep, MemberUse, has_function, member};
 pub use needs::{InstructionGroup, MapNeeds, Needs, ProgramNeeds};
+pub(crate) use object::ObjectFile;
 pub use object::{MapSize, Object};
 pub use occupant::Occupant;
 pub use pid_namespace::number as pid_namespace_number;

@@ -179,6 +179,20 @@ impl PluginObject {
         &self.model
     }
 
+    /// Returns whether both were read as one.
+    pub(crate) fn is_same(&self, other: &PluginObject) -> bool {
+        Arc::ptr_eq(&self.model, &other.model)
+    }
+
+    /// Generates the ELF file for libbpf from the parsed model alone, with calls of these functions of the kernel by their
+    /// ids.
+    ///
+    /// # Errors
+    /// [`ObjectError::Write`].
+    pub(crate) fn elf(&self, functions: &KernelFunctionIds) -> Result<Vec<u8>, ObjectError> {
+        Ok(object::write_for(&self.model, functions)?)
+    }
+
     /// Returns whether a program runs periodically: the object has a timer that starts it.
     pub fn is_timer(&self, program: &Program) -> bool {
         program.section.kind.program == ProgramType::SocketFilter
@@ -371,7 +385,7 @@ impl Admitted {
     /// # Errors
     /// [`ObjectError::Write`].
     pub fn elf(&self, functions: &KernelFunctionIds) -> Result<Vec<u8>, ObjectError> {
-        Ok(object::write_for(&self.object.model, functions)?)
+        self.object.elf(functions)
     }
 
     /// Returns the name passed to libbpf: at most 15 letters, digits and `_`.

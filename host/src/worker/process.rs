@@ -117,12 +117,25 @@ impl Worker {
     /// # Errors
     /// [`NoWorker`].
     pub(crate) fn start(program: &WorkerProgram, code: &PluginCode) -> Result<Worker, NoWorker> {
+        Worker::start_and(program, code, || {})
+    }
+
+    /// As [`Worker::start`]; acts while the worker loads.
+    ///
+    /// # Errors
+    /// [`NoWorker`].
+    pub(crate) fn start_and(
+        program: &WorkerProgram,
+        code: &PluginCode,
+        act: impl FnOnce(),
+    ) -> Result<Worker, NoWorker> {
         let failed = |error: io::Error| {
             NoWorker::Plugin(PluginError::NoProcess(format!("`{}`: {error}", program.0.shown())))
         };
         let Forked { process, socket } = program.0.fork_worker().map_err(failed)?;
-        let ready = channel::send(socket.as_fd(), &code.start, Some(code.memory.as_fd()))
-            .and_then(|()| receive(&*socket, MAX_READY_BYTES));
+        let sent = channel::send(socket.as_fd(), &code.start, Some(code.memory.as_fd()));
+        act();
+        let ready = sent.and_then(|()| receive(&*socket, MAX_READY_BYTES));
         match ready {
             Ok(FromWorker::Ready(Ready { functions, lists_tests })) => {
                 Ok(Worker { process, socket, functions, lists_tests })

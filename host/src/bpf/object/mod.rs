@@ -1,5 +1,6 @@
 //! The plugin's BPF object: judged, then loaded once, when it is first needed.
 
+mod file;
 mod unloaded;
 mod variables;
 
@@ -14,6 +15,7 @@ use ks_wit::object::{PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use libbpf_rs::MapType;
 use nix::errno::Errno;
 
+pub(crate) use self::file::ObjectFile;
 use self::unloaded::Unloaded;
 pub(super) use self::variables::is_section_map;
 use super::attach::Supervisor;
@@ -24,7 +26,6 @@ use super::feature;
 use super::globals::{self, Variable};
 use super::image::SectionPages;
 use super::inner_maps::{InnerBudget, InnerMaps};
-use super::kernel_types;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::loader::{
@@ -43,7 +44,7 @@ use super::ring::Ring;
 use super::statistics::RunTime;
 use super::sys;
 use crate::host_bytes::HostBytes;
-use crate::policy::{self, Admitted, Class, Policy, Readmission};
+use crate::policy::{self, Admitted, Class, ObjectError, Policy, Readmission};
 use crate::probed::Convention;
 
 /// Upper limit of load attempts while other plugins pin the same maps.
@@ -54,7 +55,7 @@ const PIN_RACES: usize = 8;
 pub struct Object {
     admitted: Admitted,
     /// The ELF file for libbpf, generated from the model. The plugin's own bytes never reach libbpf.
-    elf: Vec<u8>,
+    file: ObjectFile,
     variables: BTreeMap<String, Variable>,
     pins: Pins,
     /// Values of variables before the load.
@@ -177,12 +178,27 @@ impl Object {
     /// # Errors
     /// [`BpfError::Unsound`] if no ELF file can be generated from it.
     pub fn open(admitted: Admitted) -> Result<Object, BpfError> {
-        let elf = elf(&admitted)?;
+        let file = ObjectFile::of(admitted.object()).map_err(unsound)?;
+        Ok(Object::with_file(admitted, file))
+    }
+
+    /// Opens an object, whose file may be written already.
+    ///
+    /// # Errors
+    /// As [`Object::open`].
+    pub(crate) fn open_written(admitted: Admitted, file: Option<&ObjectFile>) -> Result<Object, BpfError> {
+        match file.filter(|file| file.is_of(admitted.object())) {
+            Some(file) => Ok(Object::with_file(admitted, file.clone())),
+            None => Object::open(admitted),
+        }
+    }
+
+    fn with_file(admitted: Admitted, file: ObjectFile) -> Object {
         let variables = globals::variables(admitted.object().model());
         let pins = Pins::of(admitted.object(), variables.get(PINNED_LAYOUT));
-        Ok(Object {
+        Object {
             admitted,
-            elf,
+            file,
             variables,
             pins,
             unloaded: Unloaded::default(),
@@ -193,7 +209,7 @@ impl Object {
             failures: BTreeMap::new(),
             supervisor: None,
             occupants: None,
-        })
+        }
     }
 
     /// Has libbpf parse the object, without loading anything: for tests of what reaches libbpf.
@@ -202,7 +218,7 @@ impl Object {
     /// [`BpfError::Load`].
     #[doc(hidden)]
     pub fn parse(&self) -> Result<(), BpfError> {
-        loader::parse(&self.admitted.loaded_name(), &self.elf)
+        loader::parse(&self.admitted.loaded_name(), &self.file.elf)
             .map_err(|refused| load_error(&self.admitted, refused))
     }
 
@@ -249,7 +265,7 @@ impl Object {
     /// Has the loader do ahead what it can, for a plugin that then loads the object as it is.
     pub(crate) fn prepare_ahead(&mut self) {
         if let Some(Loader::Here(loader)) = &mut self.loader {
-            loader.open_ahead(&self.admitted.loaded_name(), &self.elf);
+            loader.open_ahead(&self.admitted.loaded_name(), &self.file.elf);
         }
         // Maps that are pinned already are found when it is loaded. What cannot be asked now, the load says.
         if let Some(Loader::Apart(loader)) = &self.loader
@@ -261,13 +277,9 @@ impl Object {
         }
     }
 
-    /// Returns what libbpf needs of the kernel's types for the object, so that it does not read all of them. None if they
-    /// are not open here and no image of them is there, or a part does not do.
+    /// Returns what libbpf needs of the kernel's types for the object.
     pub(crate) fn kernel_part(&self) -> Option<KernelPart> {
-        if !KernelPart::is_needed(self.model()) {
-            return None;
-        }
-        KernelPart::of(self.model(), kernel_types::opened()?)
+        self.file.kernel.clone()
     }
 
     /// Has the object loaded in a process of its own, which has the rights for that.
@@ -347,7 +359,7 @@ impl Object {
             // The object needs the same as before, so only limits can be exceeded.
             Readmission::Denied(reasons) => BpfError::OverLimits(reasons),
         })?;
-        self.elf = elf(&admitted)?;
+        self.file = ObjectFile::of(admitted.object()).map_err(unsound)?;
         self.admitted = admitted;
         self.failure = None;
         Ok(())
@@ -437,7 +449,7 @@ impl Object {
     fn order(&self, selection: Selection<'_>, reused: Vec<String>, written: Vec<Written>) -> Order {
         Order {
             name: self.admitted.loaded_name(),
-            elf: self.elf.clone(),
+            elf: self.file.elf.clone(),
             written,
             reused,
             programs: selection.of(self.model()),
@@ -643,7 +655,7 @@ impl Object {
     /// Returns the memory layout of a type from the object's BTF; none if it is not there. Does not load
     /// anything.
     pub fn layout(&self, subject: Subject<'_>) -> Option<Layout> {
-        layout::of(&self.elf, subject)
+        layout::of(&self.file.elf, subject)
     }
 }
 
@@ -670,9 +682,8 @@ fn load(
 
 /// The file that libbpf opens. The functions of the kernel that programs call have their ids in it, so that libbpf does not
 /// read all of the kernel's types for them, if there is an image of the types.
-fn elf(admitted: &Admitted) -> Result<Vec<u8>, BpfError> {
-    let functions = KernelPart::functions(admitted.object().model(), kernel_types::opened);
-    admitted.elf(&functions).map_err(|error| BpfError::Unsound(error.to_string()))
+fn unsound(error: ObjectError) -> BpfError {
+    BpfError::Unsound(error.to_string())
 }
 
 /// Returns whether libbpf created this map for a global data section.
