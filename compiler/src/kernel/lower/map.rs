@@ -132,7 +132,7 @@ impl Lowerer<'_> {
     }
 
     /// Whether the function can end here: not in a loop, whose body may become a function, nor where something is held that
-    /// has to be given back.
+    /// has to be released.
     fn may_end_here(&self) -> bool {
         let has_kfuncs = self.hir.externs.iter().any(|one| one.helper.is_none());
         self.loops.is_empty() && !self.holds_records() && !has_kfuncs
