@@ -242,6 +242,34 @@ impl Lowerer<'_> {
         Some((object, members))
     }
 
+    /// Keeps a local as an object as well as a number, if it is set once, to a pointer that is reached from an object that
+    /// the program received. Returns the number.
+    pub(super) fn keep_path(&mut self, local: LocalId, init: &Expr) -> Option<Value> {
+        let is_set_once = self.active.fixed.contains(&local) && !self.active.exposed.contains(&local);
+        if !is_set_once || self.keeps_objects(local) || !self.loops.is_empty() {
+            return None;
+        }
+        let (object, mut members) = self.given_path(init)?;
+        let ty = Type::Ptr(Origin::ObjectOrNull);
+        let pointer = match members.pop() {
+            None => object,
+            Some(last) => {
+                let (miss, join) = (self.builder.block(), self.builder.block());
+                let result = self.builder.param(join, ty);
+                let base = self.follow((object, members), miss);
+                let pointer = self.load_pointer_member(base, last);
+                self.builder.jump_with(join, pointer);
+                self.builder.switch_to_sealed(miss);
+                let null = self.builder.constant(ty, 0);
+                self.builder.jump_with(join, null);
+                self.builder.switch_to_sealed(join);
+                result
+            }
+        };
+        self.active.given.insert(local, pointer);
+        Some(self.builder.value(Type::I64, Op::Address(pointer)))
+    }
+
     /// Loads one pointer after another. Control goes to `miss` where one is null.
     fn follow(&mut self, (object, members): (Value, Vec<CoreField>), miss: Block) -> Value {
         members.into_iter().fold(self.non_null(object, miss), |base, member| {
@@ -390,17 +418,45 @@ impl Lowerer<'_> {
     fn copy_array(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let bytes = self.size(part.ty, span)?;
         self.zero(to, bytes);
+        self.with_array(base, part, bytes, |this, size, address| {
+            this.probe_read(to, size, address, part.source);
+        })?;
+        self.written_pointers(to, bytes);
+        Ok(())
+    }
+
+    /// Copies at most so many bytes before the first zero of an array to zeroed memory, which has room for one more.
+    pub(super) fn text_of_part(&mut self, part: &KernelPart<'_>, most: u32, to: Addr) -> Lower<()> {
+        let base = self.scalar(part.pointer)?;
+        let base = self.address_number(base);
+        self.with_array(base, part, most, |this, size, address| {
+            // The last byte is always zero.
+            let room = this.builder.binary_const(BinaryOp::Add, size, 1);
+            match part.source {
+                Source::Kernel => this.probe(Helper::ProbeReadKernelStr, to, room, address),
+                Source::Either => this.probe_text_length(to, room, address),
+            };
+        })
+    }
+
+    /// Acts with the size of an array in the running kernel, or `most`, and its address, unless a pointer is null.
+    fn with_array(
+        &mut self,
+        base: Value,
+        part: &KernelPart<'_>,
+        most: u32,
+        act: impl FnOnce(&mut Self, Value, Value),
+    ) -> Lower<()> {
         let join = self.builder.block();
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.require(there, join);
         let address = self.part_address(base, part, join)?;
         let question = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Size);
         let real = self.builder.value(Type::I64, question);
-        let size = self.at_most(real, bytes.into());
-        self.probe_read(to, size, address, part.source);
+        let size = self.at_most(real, most.into());
+        act(self, size, address);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
-        self.written_pointers(to, bytes);
         Ok(())
     }
 

@@ -102,6 +102,13 @@ impl Lowerer<'_> {
 
     fn declaration(&mut self, local: LocalId, init: Option<&Expr>, stmt: &Stmt) -> Lower<()> {
         let home = self.declare(local)?;
+        if let (Home::Scalar(variable), Some(init)) = (home.home, init)
+            && let Some(address) = self.keep_path(local, init)
+        {
+            self.builder.set(variable, address);
+            self.set_present(home, true);
+            return Ok(());
+        }
         match init {
             None => self.clear_local(local, stmt.span)?,
             Some(init) => match (self.declared_object(local, init)?, home.home) {

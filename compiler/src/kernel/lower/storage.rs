@@ -202,7 +202,7 @@ impl Lowerer<'_> {
     /// of the kernel need it. A local that is
     /// set once always points to the same object. So does an argument of a deferred call, but it may be used
     /// where it was never set.
-    fn keeps_objects(&self, local: LocalId) -> bool {
+    pub(super) fn keeps_objects(&self, local: LocalId) -> bool {
         let active = &self.active;
         let ty = active.source.locals[local].ty;
         matches!(self.types().kind(ty), TypeKind::Ptr(_))

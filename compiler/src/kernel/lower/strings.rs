@@ -56,6 +56,12 @@ impl Lowerer<'_> {
     fn text_into(&mut self, from: &Expr, size: u32, to: Addr) -> Lower<()> {
         let bytes = self.size(from.ty, from.span)?;
         let kept = bytes.min(size.saturating_sub(1));
+        if let ExprKind::Load(lvalue) = &from.kind
+            && let Some(part) = self.kernel_part(lvalue).filter(|part| !self.is_context(part.pointer.ty))
+        {
+            self.zero(to, size);
+            return self.text_of_part(&part, kept, to);
+        }
         let source = self.address_of(from)?;
         if kept > MOST_BY_BYTES {
             self.zero(to, size);
