@@ -263,7 +263,8 @@ pub fn list_maps() -> Vec<String> {
 }
 
 /// Sets the number of entries of a map that does not exist yet; of a ring buffer its bytes. The policy judges the
-/// object again.
+/// object again. An array that a script declares cannot do with fewer entries: its programs end where they look for one
+/// below the declared size that is not there.
 ///
 /// # Errors
 /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) (a number that the type cannot have),
