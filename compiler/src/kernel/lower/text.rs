@@ -52,8 +52,11 @@ impl Lowerer<'_> {
     ) -> Lower<Value> {
         let size = self.size(expr.ty, expr.span)?;
         let length = self.word(length)?;
-        let bytes = self.at_most(length, size.into());
-        let read = |lowerer: &mut Self, address| lowerer.probe_read(to, bytes, address, Source::Either);
+        // The verifier forgets the bound where the address comes from a call with a loop: it widens numbers of the caller, too.
+        let read = |lowerer: &mut Self, address| {
+            let bytes = lowerer.at_most(length, size.into());
+            lowerer.probe_read(to, bytes, address, Source::Either)
+        };
         self.read_into(address, (to, size), unread, read)
     }
 
