@@ -122,7 +122,7 @@ impl Host {
                 // If it cannot be written, the run says why.
                 let write = || objects.own().and_then(|object| ObjectFile::of(object).ok()).map(Arc::new);
                 self.prepare_worker(plugin, program, || {
-                    file.get_or_init(write);
+                    file.get_or_init(write).as_ref().map(|file| file.kernel_part());
                 })?
             }
         };

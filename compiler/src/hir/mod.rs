@@ -132,6 +132,14 @@ pub struct KernelStructs {
     pub members: BTreeMap<(StructId, usize), KernelMember>,
 }
 
+impl KernelStructs {
+    /// Whether a struct is in the kernel's memory only, as far as the kernel's types tell.
+    #[must_use]
+    pub fn is_internal(&self, id: StructId) -> bool {
+        self.internal.get(&id).is_some_and(|internal| *internal)
+    }
+}
+
 /// The actual type of a member of a kernel struct, whatever the script declares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelMember {

@@ -5,16 +5,17 @@
 //! the loader corrects offsets and sizes (`mir::core`). The sign of an address says whether it is the
 //! kernel's or a user's. Memory that cannot be read is zero, as the helpers leave it.
 
+mod given;
+
 use std::sync::Arc;
 
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Count, Helper, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base, access_size, access_type};
-use super::storage::KernelObject;
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
 use crate::builtins::context::REGISTERS;
 use crate::defect::narrow;
-use crate::hir::{Expr, ExprKind, KernelMember, KernelVariableId, LocalId, Lvalue, LvalueKind};
+use crate::hir::{Expr, ExprKind, KernelMember, KernelVariableId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -99,7 +100,7 @@ impl Lowerer<'_> {
     }
 
     fn whole_part<'p>(&self, pointer: &'p Expr, id: StructId, ty: TypeId) -> KernelPart<'p> {
-        let is_internal = self.hir.kernel_structs.internal.get(&id).is_some_and(|internal| *internal);
+        let is_internal = self.hir.kernel_structs.is_internal(id);
         KernelPart {
             pointer,
             field: CoreField { root: self.composite(id), steps: Vec::new() },
@@ -189,98 +190,6 @@ impl Lowerer<'_> {
                 if real.is_enum { CoreType::Enum { bytes, signed } } else { CoreType::Int { bytes, signed } }
             }
         })
-    }
-
-    /// Keeps a parameter as an object as well as a number, if it is never assigned and its members can be
-    /// read by plain loads.
-    pub(super) fn keep_given(&mut self, local: LocalId, context: Value, offset: i16) {
-        let is_set_once = self.active.fixed.contains(&local) && !self.active.exposed.contains(&local);
-        if is_set_once && self.active.source.objects.contains(&local) {
-            let object = self.object_value(KernelObject::Word(context, offset));
-            self.active.given.insert(local, object);
-        }
-    }
-
-    /// Reads a scalar part of an object that the program received: one load, or 0 if the pointer is null.
-    ///
-    /// Returns `None` in loops: a loop body that is outlined may receive the pointer as a number.
-    fn read_given(&mut self, part: &KernelPart<'_>, int: IntType) -> Option<Value> {
-        if !part.is_typed() || !self.loops.is_empty() {
-            return None;
-        }
-        let path = self.given_path(part.pointer)?;
-        let miss = self.builder.block();
-        let base = self.follow(path, miss);
-        let value = if part.is_pointer {
-            let pointer = self.load_pointer_member(base, part.field.clone());
-            let address = self.builder.value(Type::I64, Op::Address(pointer));
-            arithmetic::convert(&mut self.builder, U64, int, address)
-        } else {
-            self.record_scalar(base, part.field.clone(), part.real, int)
-        };
-        Some(self.or_zero(value, int, miss))
-    }
-
-    /// The object that the program received, and the members by which a pointer is reached from there, each of them a
-    /// pointer to a struct that is in the kernel's memory only: the verifier lets loads follow those, and one of a user's
-    /// address would be 0.
-    fn given_path(&self, pointer: &Expr) -> Option<(Value, Vec<CoreField>)> {
-        let ExprKind::Load(lvalue) = &pointer.kind else { return None };
-        if let LvalueKind::Local(local) = lvalue.kind {
-            return Some((*self.active.given.get(&local)?, Vec::new()));
-        }
-        let part = self.kernel_part(lvalue)?;
-        let TypeKind::Ptr(to) = *self.types().kind(part.ty) else { return None };
-        let structs = &self.hir.kernel_structs;
-        let is_internal =
-            structs.internal.get(&self.types().kernel_struct(to)?).is_some_and(|internal| *internal);
-        if !part.is_typed() || !part.is_pointer || !is_internal {
-            return None;
-        }
-        let (object, mut members) = self.given_path(part.pointer)?;
-        members.push(part.field);
-        Some((object, members))
-    }
-
-    /// Keeps a local as an object as well as a number, if it is set once, to a pointer that is reached from an object that
-    /// the program received. Returns the number.
-    pub(super) fn keep_path(&mut self, local: LocalId, init: &Expr) -> Option<Value> {
-        let is_set_once = self.active.fixed.contains(&local) && !self.active.exposed.contains(&local);
-        if !is_set_once || self.keeps_objects(local) || !self.loops.is_empty() {
-            return None;
-        }
-        let (object, mut members) = self.given_path(init)?;
-        let ty = Type::Ptr(Origin::ObjectOrNull);
-        let pointer = match members.pop() {
-            None => object,
-            Some(last) => {
-                let (miss, join) = (self.builder.block(), self.builder.block());
-                let result = self.builder.param(join, ty);
-                let base = self.follow((object, members), miss);
-                let pointer = self.load_pointer_member(base, last);
-                self.builder.jump_with(join, pointer);
-                self.builder.switch_to_sealed(miss);
-                let null = self.builder.constant(ty, 0);
-                self.builder.jump_with(join, null);
-                self.builder.switch_to_sealed(join);
-                result
-            }
-        };
-        self.active.given.insert(local, pointer);
-        Some(self.builder.value(Type::I64, Op::Address(pointer)))
-    }
-
-    /// Loads one pointer after another. Control goes to `miss` where one is null.
-    fn follow(&mut self, (object, members): (Value, Vec<CoreField>), miss: Block) -> Value {
-        members.into_iter().fold(self.non_null(object, miss), |base, member| {
-            let pointer = self.load_pointer_member(base, member);
-            self.non_null(pointer, miss)
-        })
-    }
-
-    fn load_pointer_member(&mut self, base: Value, field: CoreField) -> Value {
-        let ty = Type::Ptr(Origin::ObjectOrNull);
-        self.builder.value(ty, Op::LoadField { size: Size::DW, base, field: Arc::new(field) })
     }
 
     /// Reads a scalar part as a value of the lvalue's type.

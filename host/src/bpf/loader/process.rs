@@ -23,7 +23,7 @@ pub(crate) struct LoaderProcess {
 pub(crate) struct StartingLoader(FileOfOne);
 
 impl StartingLoader {
-    /// Gives a new process, at the other end of this socket, its rights.
+    /// Tells a new process, at the other end of this socket, which rights it keeps.
     ///
     /// # Errors
     /// Of sendmsg(2).
@@ -33,7 +33,7 @@ impl StartingLoader {
         Ok(StartingLoader(socket))
     }
 
-    /// Gives it what it needs of the kernel's types. It delivers at most so many maps and programs at once.
+    /// Sends what it needs of the kernel's types. It delivers at most so many maps and programs at once.
     ///
     /// # Errors
     /// Of sendmsg(2).

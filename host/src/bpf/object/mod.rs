@@ -279,7 +279,7 @@ impl Object {
 
     /// Returns what libbpf needs of the kernel's types for the object.
     pub(crate) fn kernel_part(&self) -> Option<KernelPart> {
-        self.file.kernel.clone()
+        self.file.kernel_part().cloned()
     }
 
     /// Has the object loaded in a process of its own, which has the rights for that.
