@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    MAX_BRANCHES_KNOWN, MAX_DECISIONS_ITERATED, MAX_INLINED_OFTEN, MAX_INLINED_ONCE, MAX_ON_ALL_PATHS,
-    MAX_UNROLLED,
+    MAX_BRANCHES_KNOWN, MAX_DECISIONS_ITERATED, MAX_GROWN_KNOWN, MAX_INLINED_OFTEN, MAX_INLINED_ONCE,
+    MAX_ON_ALL_PATHS, MAX_UNROLLED,
 };
 use crate::hir::FuncId;
 use crate::index::IndexVec;
@@ -69,6 +69,11 @@ pub fn has_many_branches(function: &MirFunction) -> bool {
     let branches =
         order.iter().filter(|block| matches!(function.blocks[**block].term, Terminator::Branch { .. }));
     branches.count() > MAX_BRANCHES_KNOWN
+}
+
+/// Whether the ranges of so many numbers that grow from merge to merge may be known.
+pub fn may_know_grown(numbers: usize) -> bool {
+    numbers <= MAX_GROWN_KNOWN
 }
 
 /// Whether a function has a loop whose body should be a function of its own, or is a callback for which that holds.

@@ -27,10 +27,12 @@
 //! | unrolling | 192 of all iterations, 60,000 on all paths of the function | 16 | counted as paths |
 //! | loop body that stays in its function | | | 8 in each iteration |
 //! | straight code with its constants known | | | 24 |
+//! | straight code with the ranges of 8 numbers that grow known | | | 24 |
 //! | inlining at the only call, at each call | 400, 16 | | |
 //! | inlining of a helper with pointers | 400 parts added | | |
 
 pub mod code;
+mod releases;
 pub mod rules;
 pub mod tree;
 
@@ -51,6 +53,9 @@ const MAX_DECISIONS_ITERATED: usize = 8;
 
 /// The limit of branches in a function of which the verifier may know the constants.
 const MAX_BRANCHES_KNOWN: usize = 24;
+
+/// The limit of numbers that grow from merge to merge of which the verifier may know the ranges: the n-th has up to n.
+const MAX_GROWN_KNOWN: usize = 8;
 
 /// The limit of instructions of an unrolled loop, and of its iterations.
 const MAX_UNROLLED: (usize, u64) = (192, 16);
