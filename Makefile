@@ -41,7 +41,7 @@ COMPARED ?= startup perf_read map_read check
 # Benches that run anywhere; in a test each does so once. `make bench` builds the reads and the start as they are given to
 # others.
 SHIPPED := $(addprefix --bench ,perf_read startup tools)
-OTHERS := $(addprefix --bench ,map_read check rings sampling overhead scale)
+OTHERS := $(addprefix --bench ,map_read check growth rings sampling overhead scale)
 BENCHES := $(SHIPPED) $(OTHERS)
 
 TEST := RUST_TEST_THREADS=$(THREADS) $(CARGO) test --release --workspace

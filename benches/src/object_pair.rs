@@ -1,15 +1,13 @@
 //! A pair of objects with the same results: the script's, and clang's from C.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd as _;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use libbpf_rs::query::ProgInfoIter;
+use ks_tests::runs::verified;
 use libbpf_rs::{
-    MapCore, MapFlags, MapType, Object, ObjectBuilder, Program, ProgramInput, ProgramMut, ProgramOutput,
-    ProgramType,
+    MapCore, MapFlags, MapType, Object, ObjectBuilder, ProgramInput, ProgramMut, ProgramOutput, ProgramType,
 };
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
 
@@ -133,7 +131,11 @@ pub struct Measured {
     pub comparison: String,
 }
 
-fn instructions(elf: &[u8]) -> Result<u32> {
+/// Returns the number of 8-byte instructions of an object.
+///
+/// # Errors
+/// If it is not an object file.
+pub fn instructions(elf: &[u8]) -> Result<u32> {
     let file = object::File::parse(elf)?;
     let bytes: u64 =
         file.sections().filter(|section| section.kind() == SectionKind::Text).map(|one| one.size()).sum();
@@ -152,15 +154,6 @@ fn load(elf: &[u8]) -> Result<Object> {
         // The program uses its context: it is loaded unchanged.
         Err(_) => Ok(ObjectBuilder::default().name("twin")?.open_memory(elf)?.load()?),
     }
-}
-
-/// The instructions that the verifier followed in all programs of an object, `verified_insns` of `struct
-/// bpf_prog_info` (include/uapi/linux/bpf.h).
-fn verified(object: &Object) -> Result<u32> {
-    let ids = object.progs().map(|program| Program::id_from_fd(program.as_fd()));
-    let ids = ids.collect::<libbpf_rs::Result<BTreeSet<u32>>>()?;
-    let own = ProgInfoIter::default().filter(|program| ids.contains(&program.id));
-    Ok(own.map(|program| program.verified_insns).sum())
 }
 
 fn first(object: &mut Object) -> Option<ProgramMut<'_>> {

@@ -23,6 +23,7 @@ pub mod cgroup;
 pub mod cpus;
 pub mod emulated;
 pub mod fuzzed;
+pub mod growing_scripts;
 pub mod growth;
 pub mod guest;
 pub mod guests;

@@ -1,6 +1,10 @@
 //! Scripts whose programs the kernel runs on a test's own packets (BPF_PROG_TEST_RUN). Needs root.
 
-use libbpf_rs::{MapCore as _, MapFlags, Object, ProgramInput};
+use std::collections::BTreeSet;
+use std::os::fd::AsFd as _;
+
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{MapCore as _, MapFlags, Object, Program, ProgramInput};
 
 use ks_compiler::pipeline::Target;
 
@@ -8,6 +12,18 @@ use crate::try_compile_for;
 
 /// The loaded object of a script.
 pub struct Loaded(Object);
+
+/// Returns the instructions that the verifier followed in all programs of a loaded object, `verified_insns` of `struct
+/// bpf_prog_info` (include/uapi/linux/bpf.h).
+///
+/// # Errors
+/// If a program is not loaded.
+pub fn verified(object: &Object) -> libbpf_rs::Result<u32> {
+    let ids = object.progs().map(|program| Program::id_from_fd(program.as_fd()));
+    let ids = ids.collect::<libbpf_rs::Result<BTreeSet<u32>>>()?;
+    let own = ProgInfoIter::default().filter(|program| ids.contains(&program.id));
+    Ok(own.map(|program| program.verified_insns).sum())
+}
 
 /// The outcome of a test run.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,6 +45,11 @@ impl Loaded {
         let built = try_compile_for("packets", script, target).unwrap_or_else(|errors| panic!("{errors}"));
         let open = libbpf_rs::ObjectBuilder::default().open_memory(built.objects[0].1.elf());
         Loaded(open.expect("libbpf opens it").load().expect("the verifier accepts it"))
+    }
+
+    /// The instructions that the verifier followed.
+    pub fn verified(&self) -> u32 {
+        verified(&self.0).expect("its programs are loaded")
     }
 
     /// Runs a program on a packet.

@@ -7,6 +7,7 @@ use ks_compiler::kernel::KernelVersion;
 use ks_compiler::pipeline::Target;
 use ks_compiler_testing::kernel_half::configs;
 use ks_tests::emulated::{Kernel, Machine};
+use ks_tests::growing_scripts::GROWING;
 use ks_tests::runs::Loaded;
 
 #[test]
@@ -77,5 +78,27 @@ fn root_parsers_of_http_find_methods() {
         }
         loaded.run("http_in", &packet([80, 40000], &format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n")));
         assert_eq!(loaded.entries("by_method", 10), [0, 2, 1, 0, 0, 0, 0, 0, 0, 1]);
+    }
+}
+
+/// A unit of a large script costs the verifier no more than one of a small script: at most twice as much, since the
+/// paths through a few units are fewer than those through many.
+#[test]
+fn root_the_verifier_follows_a_script_in_proportion_to_its_size() {
+    for kind in &GROWING {
+        let followed = kind.sizes.map(|size| (size, load(&(kind.script)(size)).verified()));
+        let shown: Vec<_> = followed.iter().map(|(size, verified)| format!("{size}: {verified}")).collect();
+        println!("{} ({}): {}", kind.name, kind.unit, shown.join(", "));
+        let (small, small_verified) = followed[1];
+        for (size, verified) in followed {
+            let (allowed, asked) =
+                (2 * u64::from(small_verified) * size as u64, u64::from(verified) * small as u64);
+            assert!(
+                size <= small || asked <= allowed,
+                "{} {}: {verified} of {small_verified}",
+                size,
+                kind.unit
+            );
+        }
     }
 }
