@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -337,7 +338,7 @@ impl MappingRecorder {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("ks-mappings".into()).spawn(body);
+        let thread = thread::Builder::new().name("ks-mappings".into()).spawn(body);
         thread.map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno::from_raw))?;
         Ok(MappingRecorder { asks })
     }
@@ -370,6 +371,8 @@ fn begin(mappings: &mut Mappings, rings: &mut Rings) {
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         mappings.add_running(pid);
+        // The start of a plugin waits for several processes in turn, each of which would wait here for the end of a time slice.
+        thread::yield_now();
         if looked.elapsed() > PERIOD {
             rings.take(mappings);
             looked = Instant::now();
