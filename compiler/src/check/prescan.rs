@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use super::take::TAKE;
 use crate::ast::{
     ArmResult, BinaryOp, Block, CatchPattern, Cond, Else, Expr, ExprKind, Ident, If, Param, Stmt, StmtKind,
     TypeExpr, TypeExprKind, UnaryOp,
@@ -274,7 +275,7 @@ impl<'a> PrescanVisitor<'a> {
         }
     }
 
-    /// Whether a value is a map element: `m[k]`, `q.pop()`.
+    /// Whether a value is a map element: `m[k]`, `q.pop()`, `m.take(k)`.
     fn is_element(&self, value: &Expr) -> bool {
         match &strip(value).kind {
             ExprKind::Index(base, _) => match &strip(base).kind {
@@ -283,7 +284,7 @@ impl<'a> PrescanVisitor<'a> {
             },
             ExprKind::Call { callee, .. } => match &strip(callee).kind {
                 ExprKind::Field { base, name, .. } => {
-                    matches!(name.name.as_str(), "pop" | "peek") && self.keys_of(base).is_some()
+                    matches!(name.name.as_str(), "pop" | "peek" | TAKE) && self.keys_of(base).is_some()
                 }
                 _ => false,
             },

@@ -55,6 +55,7 @@ impl Body<'_, '_> {
         if let Some(stmts) = self.taking_statements(stmt) {
             self.checker.strict(span, "method `take` of a map");
             stmts.iter().for_each(|stmt| self.statement(stmt, out));
+            self.carry_presence(stmt);
             return;
         }
         let fits = self.imply_maps(stmt);

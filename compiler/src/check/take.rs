@@ -87,6 +87,17 @@ impl Body<'_, '_> {
         }
     }
 
+    /// Notes whether there was an entry, where the variable of a taking statement is a copy of it.
+    pub(super) fn carry_presence(&mut self, stmt: &ast::Stmt) {
+        let StmtKind::Var { name, .. } = &stmt.kind else { return };
+        let at = At(stmt.span);
+        let named = [at.name(name.name.clone()), at.name(binding_name(name))];
+        if let [Some(local), Some(entry)] = named.map(|name| self.named_local(&name)) {
+            self.locals[entry].binding = true;
+            self.presence.insert(local, entry);
+        }
+    }
+
     /// Whether an `else if` takes an entry: its statements then stand in a block.
     pub(super) fn is_taking(&self, one: &If) -> bool {
         matches!(&one.cond, Cond::Var { name, value } if self.taken(name, value).is_some())
@@ -122,6 +133,11 @@ impl Body<'_, '_> {
     }
 }
 
+/// The name of the variable that is bound to an entry, beside the one with the copy.
+fn binding_name(name: &ast::Ident) -> String {
+    format!("(entry {})", name.span.start)
+}
+
 impl Taken<'_> {
     fn at(&self) -> At {
         At(self.call.span)
@@ -129,7 +145,7 @@ impl Taken<'_> {
 
     /// The variable that is bound to the entry. No script can name it.
     fn binding(&self) -> ast::Ident {
-        self.at().ident(format!("(entry {})", self.name.span.start))
+        self.at().ident(binding_name(self.name))
     }
 
     fn bind(&self) -> ast::Stmt {

@@ -117,6 +117,7 @@ fn variables(function: &HirFunction, diagnostics: &mut Diagnostics) {
         declared: BTreeSet::new(),
         copies: BTreeSet::new(),
         tests: BTreeSet::new(),
+        carriers: BTreeMap::new(),
         mentions: BTreeMap::new(),
         writes: BTreeMap::new(),
     };
@@ -124,7 +125,8 @@ fn variables(function: &HirFunction, diagnostics: &mut Diagnostics) {
     for local in uses.declared.union(&uses.copies) {
         let writes = uses.writes.get(local).copied().unwrap_or(0);
         let is_copy = uses.copies.contains(local);
-        let is_tested = uses.tests.contains(local) && (writes == 0 || !is_copy);
+        let is_tested = uses.tests.contains(local) && (writes == 0 || !is_copy)
+            || uses.carriers.get(local).is_some_and(|carrier| uses.tests.contains(carrier));
         let is_read = uses.mentions.get(local).copied().unwrap_or(0) > writes || is_tested;
         let Local { name, span } = named(function, *local);
         if is_read || exempt(name) || (writes == 0 && !uses.declared.contains(local)) {
@@ -154,6 +156,15 @@ fn named(function: &HirFunction, local: LocalId) -> Local<'_> {
     Local { name: &local.name, span: local.span }
 }
 
+/// The variable whose value an expression is, converted or not.
+fn copied(expr: &Expr) -> Option<LocalId> {
+    match &expr.kind {
+        ExprKind::Convert(from) => copied(from),
+        ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => Some(*local),
+        _ => None,
+    }
+}
+
 struct Uses<'a> {
     function: &'a HirFunction,
     /// Variables declared in the body; loop variables, parameters and the named result may be unused.
@@ -162,6 +173,8 @@ struct Uses<'a> {
     copies: BTreeSet<LocalId>,
     /// Variables of which the presence bit is used.
     tests: BTreeSet<LocalId>,
+    /// Variables of which another one has the presence bit.
+    carriers: BTreeMap<LocalId, LocalId>,
     /// Number of uses as an lvalue.
     mentions: BTreeMap<LocalId, u32>,
     /// Number of uses that only set it or a part of it.
@@ -173,7 +186,13 @@ impl Visitor for Uses<'_> {
         match &stmt.kind {
             // The declaration of the named result precedes the body and has no `var`.
             StmtKind::Let { local, init: None } if self.function.locals[*local].span == stmt.span => {}
-            StmtKind::Let { local, .. } | StmtKind::Take { local, .. } => {
+            StmtKind::Let { local, init } => {
+                self.declared.insert(*local);
+                let carrier =
+                    init.as_ref().and_then(copied).filter(|from| self.function.locals[*from].binding);
+                self.carriers.extend(carrier.map(|carrier| (*local, carrier)));
+            }
+            StmtKind::Take { local, .. } => {
                 self.declared.insert(*local);
             }
             StmtKind::Bind { local, .. } => {
