@@ -10,6 +10,7 @@ use super::types::Position;
 use crate::ast::{self, Size, TypeExpr};
 use crate::diag::Diagnostic;
 use crate::hir::{Map, MapKind};
+use crate::object::table::MAX_ENTRIES;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -184,11 +185,11 @@ impl Checker<'_> {
         }
         let size = self.literal_size(size)?;
         let entries = if size.negative { 0 } else { u32::try_from(size.value).unwrap_or(0) };
-        if entries == 0 {
-            self.report(Diagnostic::error(606, size.span, format!("size must be 1 to {}", u32::MAX)));
+        if !(1..=MAX_ENTRIES).contains(&entries) {
+            self.report(Diagnostic::error(606, size.span, format!("size must be 1 to {MAX_ENTRIES}")));
         }
         // The map is declared all the same, so that its uses are not reported, too.
-        Some(entries.max(1))
+        Some(entries.clamp(1, MAX_ENTRIES))
     }
 
     pub(super) fn check_key(&mut self, kind: MapKind, ty: TypeId, span: Span) {

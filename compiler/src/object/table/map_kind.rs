@@ -135,7 +135,7 @@ impl EntriesRule {
 
 /// Maximum number of entries. Some kernel versions compute the size of some kinds with overflow beyond it;
 /// policy limits are far lower.
-const MAX_ENTRIES: u32 = 1 << 30;
+pub const MAX_ENTRIES: u32 = 1 << 30;
 
 /// A row of the table: the properties of a kind, except its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
