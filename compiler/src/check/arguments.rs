@@ -318,6 +318,13 @@ impl Checker<'_> {
         Some(SystemCall { target, wrapped, arguments })
     }
 
+    /// Returns the number of arguments in the record of a tracepoint at the entry of a system call.
+    pub(super) fn record_arguments(&self, target: &Target) -> Option<u32> {
+        let Target::Tracepoint { category, event } = target else { return None };
+        let call = event.strip_prefix("sys_enter_").filter(|_| category == "syscalls")?;
+        u32::try_from(self.kernel().syscall(call)?.len()).ok()
+    }
+
     fn syscall_arguments(
         &mut self,
         kind: ProgramKind,

@@ -118,6 +118,7 @@ impl Checker<'_> {
             return self.function_with(id, function, null_types);
         }
         let system_call = self.system_call(&target);
+        let record_arguments = self.record_arguments(&target);
         let given = self.given_objects(kind, &target, &function.name.name, &types);
         let objects = params.iter().zip(given).filter_map(|(local, given)| given.then_some(*local)).collect();
         read_form::choose(&mut block);
@@ -132,6 +133,7 @@ impl Checker<'_> {
             body: block,
             throws: false,
             system_call,
+            record_arguments,
             objects,
         }
     }
@@ -150,6 +152,7 @@ fn unusable(name: String, span: Span, ret: TypeId) -> hir::HirFunction {
         body: Vec::new(),
         throws: false,
         system_call: None,
+        record_arguments: None,
         objects: BTreeSet::new(),
     }
 }

@@ -152,6 +152,9 @@ pub struct HirFunction {
     pub throws: bool,
     /// The kernel function that a probe on `sys_NAME` attaches to; none for other functions.
     pub system_call: Option<SystemCall>,
+    /// The number of arguments in the record of `syscalls/sys_enter_NAME`; none for other functions, and where it is not
+    /// known.
+    pub record_arguments: Option<u32>,
     /// Parameters that point to kernel objects of exactly their declared types.
     pub objects: BTreeSet<LocalId>,
 }
@@ -175,6 +178,7 @@ impl HirFunction {
             body,
             throws: false,
             system_call: None,
+            record_arguments: None,
             objects: BTreeSet::new(),
         }
     }

@@ -135,6 +135,7 @@ impl FnCx<'_, '_> {
             body: vec![Stmt { kind: StmtKind::Expr(call), span }],
             throws: false,
             system_call: None,
+            record_arguments: None,
             objects: BTreeSet::new(),
         };
         let defined = self.cx.module.declare(function.name.clone(), &[ValType::I32], &[]);

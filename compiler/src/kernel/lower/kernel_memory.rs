@@ -12,9 +12,10 @@ use std::sync::Arc;
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Count, Helper, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base, access_size, access_type};
-use super::{Lower, Lowerer, U64, arithmetic, impossible};
+use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::REGISTERS;
 use crate::defect::narrow;
+use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, KernelMember, KernelVariableId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
@@ -84,6 +85,9 @@ const CALL_RECORDS: [(&str, &str, u32); 4] = [
     ("trace_event_raw_sys_exit", "id", 8),
     ("trace_event_raw_sys_exit", "ret", 16),
 ];
+
+/// The member of such a record that has as many elements as the system call has arguments.
+const CALL_ARGUMENTS: (&str, &str) = ("trace_event_raw_sys_enter", "args");
 
 impl Lowerer<'_> {
     /// Whether the type is a pointer to a kernel struct, whose values are numbers.
@@ -285,8 +289,13 @@ impl Lowerer<'_> {
             }
             TypeKind::Array(element, len) if self.builder.ty(base) == Type::Ptr(Origin::Context) => {
                 let int = self.part_int(element, span)?;
-                self.record_elements(base, &part.field, to, int, len);
-                self.written_pointers(to, self.size(part.ty, span)?);
+                let bytes = self.size(part.ty, span)?;
+                let there = self.elements_there(&part.field, len);
+                if there < len {
+                    self.zero(to, bytes);
+                }
+                self.record_elements(base, &part.field, to, int, there);
+                self.written_pointers(to, bytes);
                 Ok(())
             }
             TypeKind::Array(element, len) if !self.is_plain(element) => {
@@ -638,6 +647,7 @@ impl Lowerer<'_> {
     /// Reads a scalar member of a record, or an element of one.
     fn read_record(&mut self, base: Value, part: &KernelPart<'_>, int: IntType, span: Span) -> Lower<Value> {
         let [one] = part.indices.as_slice() else {
+            self.check_argument(&part.field, span)?;
             return Ok(self.record_scalar(base, part.field.clone(), part.real, int));
         };
         let mut array = part.field.clone();
@@ -648,6 +658,11 @@ impl Lowerer<'_> {
         let Some(total) = u32::try_from(len).ok().and_then(|len| len.checked_mul(bytes)) else {
             return impossible(span, "an array of this length");
         };
+        let len = self.elements_there(&array, len);
+        if len == 0 {
+            self.index_value(one.index)?;
+            return Ok(self.builder.constant(int_type(int), 0));
+        }
         let slot = self.builder.slot(total);
         let to = Addr::of(Base::Slot(slot));
         self.record_elements(base, &array, to, int, len);
@@ -656,6 +671,33 @@ impl Lowerer<'_> {
         let element = self.checked_element(to, index, len, bytes.into(), miss);
         let value = self.load_scalar(element, int);
         Ok(self.or_zero(value, int, miss))
+    }
+
+    /// Of the elements of a record's array, the number that the record has: the kernel refuses a program that reads beyond
+    /// the arguments of its system call. Source: kernel/events/core.c, `__perf_event_set_bpf_prog`, v6.12.
+    fn elements_there(&self, array: &CoreField, len: u64) -> u64 {
+        let [CoreStep::Member(member, _)] = array.steps.as_slice() else { return len };
+        if (array.root.name.as_str(), member.as_str()) != CALL_ARGUMENTS {
+            return len;
+        }
+        let programs = self.programs_here();
+        let counts = programs.iter().filter_map(|program| program.record_arguments);
+        counts.min().map_or(len, |count| len.min(count.into()))
+    }
+
+    /// Refuses a constant index of an argument that the system call does not have.
+    fn check_argument(&self, field: &CoreField, span: Span) -> Lower<()> {
+        let [member, CoreStep::Element(at)] = field.steps.as_slice() else { return Ok(()) };
+        let array = CoreField { root: field.root.clone(), steps: vec![member.clone()] };
+        let count = self.elements_there(&array, u64::MAX);
+        if u64::from(*at) < count {
+            return Ok(());
+        }
+        let plural = if count == 1 { "" } else { "s" };
+        let text = format!(
+            "index {at} is outside the arguments of this system call: it has {count} argument{plural}"
+        );
+        Err(Box::new(Diagnostic::error(406, span, text)))
     }
 
     fn record_elements(&mut self, base: Value, field: &CoreField, to: Addr, int: IntType, len: u64) {
