@@ -64,7 +64,7 @@ impl Lowerer<'_> {
         self.store_scalar(Addr::of(Base::Slot(slot)), U32, low);
         let is_below = self.builder.ceiling(value).is_some_and(|most| most < u64::from(map.max_entries));
         let has_size = map.size_option.is_none() && !map.pinned;
-        let is_there = is_below && has_size && self.may_end_here();
+        let is_there = is_below && has_size;
         Ok(KeyBytes { slot, wide: (int.bits == 64 && !is_there).then_some(value), is_there })
     }
 
@@ -126,7 +126,8 @@ impl Lowerer<'_> {
             self.builder.branch(fits, narrow, miss);
             self.builder.switch_to_sealed(narrow);
         }
-        let is_there = key.is_there;
+        // A key may be evaluated before a loop that looks it up.
+        let is_there = key.is_there && self.may_end_here();
         let (map, key) = self.map_and_key(map, key, miss);
         if is_there { self.always_found(map, key) } else { self.found(map, key, miss) }
     }
