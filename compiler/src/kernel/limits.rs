@@ -1,12 +1,13 @@
-//! Checks limits of kernel code that concern whole functions: stack frames and depth of calls. Declared
-//! locals: `safety`.
+//! Checks limits of kernel code that concern whole programs: stack frames, depth of calls, and maps. Declared locals:
+//! `safety`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir, Target};
-use crate::kernel::mir::{MirFunction, Program};
-use crate::kernel::scratch::callees;
+use crate::kernel::mir::{MirFunction, Op, Program};
+use crate::kernel::object::variables::{section_of, section_of_count};
+use crate::kernel::scratch::{callees, reached};
 
 /// The limit of stack in bytes, for one frame and for all frames of a call chain together. Source:
 /// include/linux/filter.h, `MAX_BPF_STACK`, v6.12.
@@ -16,6 +17,10 @@ const MAX_FRAMES: u32 = 8;
 /// The multiple to which the verifier rounds each frame up. Source: kernel/bpf/verifier.c,
 /// `round_up_stack_depth`, v6.12.
 const FRAME_ROUNDING: u32 = 32;
+
+/// The limit of maps in a program, sections of variables among them. Source: include/linux/bpf_verifier.h, `MAX_USED_MAPS`,
+/// v6.12.
+const MAX_MAPS: usize = 64;
 
 /// A refused construct, and the function that contains it.
 pub type Refusal = (FuncId, Diagnostic);
@@ -41,6 +46,35 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
             errors.push((one.id, error.help("keep large values in a map or a global variable")));
         } else if chain.frames > MAX_FRAMES {
             errors.push((one.id, too_deep(one, chain.frames, program)));
+        }
+    }
+    errors
+}
+
+/// Refuses programs that use more maps than the kernel lets one use.
+pub fn maps(hir: &Hir, program: &Program) -> Vec<Refusal> {
+    let mut errors = Vec::new();
+    for one in program.functions.iter().filter(|one| one.is_program) {
+        let parts = reached(&program.functions, [&one.id]);
+        let functions = program.functions.iter().filter(|function| parts.contains(&function.id));
+        let (mut maps, mut sections) = (BTreeSet::new(), BTreeSet::new());
+        for inst in functions.flat_map(MirFunction::insts) {
+            match &inst.op {
+                Op::MapAddr(map) => drop(maps.insert(*map)),
+                Op::GlobalAddr { global, .. } => drop(sections.insert(section_of(&hir.globals[*global]))),
+                Op::CountAddr(count) => drop(sections.insert(section_of_count(*count))),
+                _ => {}
+            }
+        }
+        let used = maps.len() + sections.len();
+        if used > MAX_MAPS {
+            let what = format!("this program and its callees use {used} maps; the limit is {MAX_MAPS}");
+            let error = Diagnostic::error(1007, one.span, what)
+                .note(
+                    "global variables are in maps, too: one for those that begin as zero, one for the others",
+                )
+                .help("use one map with a larger key, or several programs");
+            errors.push((one.id, error));
         }
     }
     errors

@@ -122,7 +122,8 @@ pub fn compile(
             let code = mir.code(split, sources)?;
             refused = mir.refusals(&code);
             if refused.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
-                return object(&mir, code);
+                let refused = limits::maps(hir, &mir.program);
+                return if refused.is_empty() { object(&mir, code) } else { Err(diagnostics(refused)) };
             }
         }
         let functions = refused.iter().map(|(function, _)| *function).collect();

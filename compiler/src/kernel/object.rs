@@ -5,7 +5,7 @@ mod maps;
 mod struct_ops;
 mod timer;
 mod types;
-mod variables;
+pub mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -51,13 +51,15 @@ pub enum Moves {
     From(u32),
     /// All slots, and the values that passes move to functions outlined from this one.
     Whole,
+    /// All slots, among them one for each local that is a number.
+    Locals,
 }
 
 impl Moves {
     fn least(self) -> u32 {
         match self {
             Moves::From(bytes) => bytes,
-            Moves::Whole => 1,
+            Moves::Whole | Moves::Locals => 1,
         }
     }
 }
@@ -78,7 +80,7 @@ impl Plan {
     pub fn new(program: &Program, moves: BTreeMap<FuncId, Moves>) -> Option<Plan> {
         let functions = &program.functions;
         let is_moved = |one: &&MirFunction| match moves.get(&one.id) {
-            Some(Moves::Whole) => true,
+            Some(Moves::Whole | Moves::Locals) => true,
             Some(Moves::From(least)) => !movable(one, *least, None, &program.need_stack).is_empty(),
             None => false,
         };
@@ -90,6 +92,11 @@ impl Plan {
             users.insert(one.id);
         }
         (!users.is_empty()).then_some(Plan { users, moves })
+    }
+
+    /// Whether the locals of a function that are numbers are in memory.
+    pub fn keeps_locals(&self, id: FuncId) -> bool {
+        self.moves.get(&id) == Some(&Moves::Locals)
     }
 
     /// Whether the function uses the address of a scratch slot.

@@ -25,13 +25,15 @@ const fn outlined(bodies: Bodies) -> Strategy {
 }
 
 /// The strategies after the first one of programs without large loops, which is all passes on the stack.
-const STRATEGIES: [Strategy; 5] = [
+const STRATEGIES: [Strategy; 6] = [
     outlined(Bodies::All),
     outlined(Bodies::EveryOther),
     outlined(Bodies::None),
     Strategy { effort: Effort::Full, moves: Moves::From(128) },
     // Inlining and longer live ranges enlarge frames.
     Strategy { effort: Effort::SmallFrames, moves: Moves::From(1) },
+    // Locals that do not fit the registers are in the frame, unless they are in memory from the start.
+    Strategy { effort: Effort::SmallFrames, moves: Moves::Locals },
 ];
 
 /// The second strategy of programs without large loops.

@@ -11,8 +11,11 @@ use super::sink::Sink;
 use super::storage::KernelObject;
 use super::{LocalHome, Lower, Lowerer, defer, inline, int_type};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Hir, HirFunction, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
+use crate::hir::{
+    Expr, ExprKind, FuncId, Hir, HirFunction, Local, LocalId, Lvalue, LvalueKind, Stmt, StmtKind,
+};
 use crate::index::IndexVec;
+use crate::types::TypeKind;
 
 /// The target of a `return` statement.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +41,7 @@ pub(super) struct Activation<'a> {
     pub locals: IndexVec<LocalId, Option<LocalHome>>,
     /// Locals that may be referred to after their block has ended.
     pub escaping: BTreeSet<LocalId>,
-    /// Locals whose address is taken: they live in memory for the whole function.
+    /// Locals whose address is taken, and with `Moves::Locals` all numbers: they live in memory for the whole function.
     pub exposed: BTreeSet<LocalId>,
     /// Locals of which the script asks whether they are there.
     pub asked: BTreeSet<LocalId>,
@@ -75,9 +78,13 @@ impl<'a> Activation<'a> {
         id: FuncId,
         exit: Exit,
         outside: Outside,
+        keeps_locals: bool,
     ) -> Activation<'a> {
         let temporaries = defer::temporaries(hir, id, source);
-        let exposed = inline::exposed(source);
+        let mut exposed = inline::exposed(source);
+        if keeps_locals {
+            exposed.extend(numbers(hir, source));
+        }
         Activation {
             source,
             locals: source.locals.iter().map(|_| None).collect(),
@@ -98,6 +105,16 @@ impl<'a> Activation<'a> {
             lock: None,
         }
     }
+}
+
+/// The locals that are numbers. Parameters of programs come before there is memory for them.
+fn numbers(hir: &Hir, function: &HirFunction) -> impl Iterator<Item = LocalId> {
+    let is_number = |local: &Local| {
+        let is_address = matches!(hir.types.kind(local.ty), TypeKind::Ptr(_) | TypeKind::Fn(..));
+        !is_address && hir.types.scalar(local.ty).is_some()
+    };
+    let numbers = function.locals.iter_enumerated().filter(move |(_, local)| is_number(local));
+    numbers.map(|(id, _)| id).filter(|id| !function.params.contains(id))
 }
 
 /// The locals whose presence bit is read, be it that of a copy.

@@ -136,7 +136,8 @@ impl Lowerer<'_> {
         let (exit, join) = (self.builder.block(), self.builder.block());
         let scope = self.records.depth + 1;
         let outside = Outside { loops: self.loops.len(), scope };
-        let mut activation = Activation::new(self.hir, source, func, Exit::Block(exit), outside);
+        let mut activation =
+            Activation::new(self.hir, source, func, Exit::Block(exit), outside, self.keeps_locals);
         activation.result = sink;
         let outer = std::mem::replace(&mut self.active, activation);
         self.decisions.borrow_mut().enter(span);

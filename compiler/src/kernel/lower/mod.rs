@@ -119,10 +119,10 @@ pub fn lower(
         double_buffers: double_buffers(hir, split),
     };
     let mut output = Output::default();
-    for id in split.kernel.iter().filter(|id| hir.is_entry(**id) || !program.inlined.contains(id)) {
+    for id in split.kernel.iter().filter(|id| program.is_function(**id)) {
         output.lower(&program, Wanted::Function(*id));
     }
-    let Output { functions, bases, errors } = output;
+    let Output { functions, bases, errors, .. } = output;
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -260,18 +260,23 @@ struct Output {
     /// Their scratch slots.
     bases: BTreeMap<FuncId, ScratchBase>,
     errors: Vec<Diagnostic>,
+    /// These, and those that they call and that call them.
+    begun: BTreeSet<FuncId>,
 }
 
 impl Output {
-    /// Lowers a function, and the specializations that it calls.
+    /// Lowers a function that is not there yet, and before it those that it calls.
     fn lower(&mut self, program: &Context<'_>, wanted: Wanted) {
+        if !self.begun.insert(wanted.id()) {
+            return;
+        }
         defect::at(program.hir.functions[wanted.source()].span);
         match Lowerer::function(program, &wanted) {
             Ok(Lowered { function, scratch }) => {
                 for id in callees(&function) {
-                    let is_new = self.functions.iter().all(|one| one.id != id);
-                    if let Some(one) = program.specialization(id).filter(|_| is_new) {
-                        self.lower(program, Wanted::Specialization(one));
+                    match program.specialization(id) {
+                        Some(one) => self.lower(program, Wanted::Specialization(one)),
+                        None => self.lower(program, Wanted::Function(id)),
                     }
                 }
                 self.bases.extend(scratch.map(|base| (function.id, base)));
@@ -322,6 +327,11 @@ impl<'a> Context<'a> {
     /// The function as it is lowered: rewritten if it defers calls.
     fn function(&'a self, id: FuncId) -> &'a HirFunction {
         self.with_defers.get(&id).unwrap_or(&self.hir.functions[id])
+    }
+
+    /// Whether a function of the kernel half is one in MIR, too: methods that are inlined may also be programs.
+    fn is_function(&self, id: FuncId) -> bool {
+        self.hir.is_entry(id) || !self.inlined.contains(&id)
     }
 
     /// The specialization that is this function in MIR.
@@ -382,6 +392,8 @@ struct Lowerer<'a> {
     hir: &'a Hir,
     /// The function whose statements are being lowered.
     active: Activation<'a>,
+    /// Whether locals that are numbers are in memory, those of inlined functions too.
+    keeps_locals: bool,
     /// What the MIR function is a specialization of.
     specialization: Option<Rc<Specialization>>,
     /// Which calls share a specialization.
@@ -465,10 +477,13 @@ impl<'a> Lowerer<'a> {
         });
         builder.set_divides_signed(program.machine.divides_signed());
         let null = builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
+        let keeps_locals = program.plan.is_some_and(|plan| plan.keeps_locals(wanted.id()));
+        let outside = Outside { loops: 0, scope: 1 };
         let mut lowerer = Lowerer {
             program,
             hir: program.hir,
-            active: Activation::new(program.hir, source, id, Exit::Return, Outside { loops: 0, scope: 1 }),
+            active: Activation::new(program.hir, source, id, Exit::Return, outside, keeps_locals),
+            keeps_locals,
             specialization,
             decisions: Rc::clone(decisions),
             builder,

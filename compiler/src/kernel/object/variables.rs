@@ -12,11 +12,37 @@ use super::super::mir::{Count, Lost};
 use super::Assembly;
 use crate::bpf::GlobalRef;
 use crate::defect::narrow;
-use crate::hir::GlobalId;
+use crate::hir::{Global, GlobalId};
 use crate::object::btf::IntEncoding;
 use crate::object::build::{DataSection, GlobalDef};
 use crate::source::{SourceFile, Span};
 use crate::split::Split;
+
+/// The section of a global variable of the script.
+pub fn section_of(global: &Global) -> DataSection {
+    if global.pinned {
+        DataSection::Pinned
+    } else if global.constant {
+        DataSection::Rodata
+    } else if global.init.is_empty() {
+        DataSection::Bss
+    } else {
+        DataSection::Data
+    }
+}
+
+/// The section of a counter or host constant.
+pub fn section_of_count(count: Count) -> DataSection {
+    match count {
+        Count::PidNamespace => DataSection::Rodata,
+        Count::Faults(_)
+        | Count::CutLoop(_)
+        | Count::CutList(_)
+        | Count::Lost(_)
+        | Count::Unread
+        | Count::Unraised => DataSection::Bss,
+    }
+}
 
 impl Assembly<'_> {
     /// The variable of a counter or host constant, created on first use.
@@ -46,19 +72,14 @@ impl Assembly<'_> {
             Count::PidNamespace => object::PID_NAMESPACE.to_owned(),
         };
         let word = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
-        let (section, ty, bytes) = match count {
+        let (ty, bytes) = match count {
             Count::PidNamespace => {
                 let words = object::PID_NAMESPACE_BYTES / object::PID_NAMESPACE_WORD_BYTES;
-                let ty = self.builder.btf().array(word, words as u32);
-                (DataSection::Rodata, ty, object::PID_NAMESPACE_BYTES as u32)
+                (self.builder.btf().array(word, words as u32), object::PID_NAMESPACE_BYTES as u32)
             }
-            Count::Faults(_)
-            | Count::CutLoop(_)
-            | Count::CutList(_)
-            | Count::Lost(_)
-            | Count::Unread
-            | Count::Unraised => (DataSection::Bss, word, 8),
+            _ => (word, 8),
         };
+        let section = section_of_count(count);
         let global = GlobalDef { name: name.clone(), section, ty, bytes, align: 8, initial: Vec::new() };
         let added = self.builder.add_global(global);
         self.counts.insert(count, added);
@@ -85,18 +106,9 @@ impl Assembly<'_> {
         // Copies of aggregates rely on this alignment.
         let align = types.scalar(global.ty).map_or(8, |int| int.bytes() as u32);
         let ty = self.ty(global.ty);
-        let section = if global.pinned {
-            DataSection::Pinned
-        } else if global.constant {
-            DataSection::Rodata
-        } else if global.init.is_empty() {
-            DataSection::Bss
-        } else {
-            DataSection::Data
-        };
         let global = GlobalDef {
             name: global.name.clone(),
-            section,
+            section: section_of(global),
             ty,
             bytes: narrow(types.size(global.ty)),
             align,
