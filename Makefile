@@ -38,8 +38,8 @@ CYCLES ?= 1000
 BASE ?= HEAD
 PAIRS ?= 9
 COMPARED ?= startup perf_read map_read check
-# Benches that run anywhere; in a test each does so once. `make bench` builds the reads and the start as they are given to
-# others.
+# Benches that run anywhere; in a test each does so once. `make bench` builds the reads, the start and the compiler as they
+# are given to others.
 SHIPPED := $(addprefix --bench ,perf_read startup tools)
 OTHERS := $(addprefix --bench ,map_read check growth rings sampling overhead scale)
 BENCHES := $(SHIPPED) $(OTHERS)
@@ -205,8 +205,8 @@ bench: packages
 	@scripts/guest-cargo --version >/dev/null
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
 	$(CARGO) build --profile dist --workspace --bin ks --bin ks-host --bin bench-libbpf
-	$(CARGO) bench --profile dist --workspace $(SHIPPED)
-	$(CARGO) bench --workspace $(OTHERS) --bench kernel_half
+	$(CARGO) bench --profile dist --workspace $(SHIPPED) --bench kernel_half
+	$(CARGO) bench --workspace $(OTHERS)
 	@$(CARGO) bench -q --workspace --bench summary
 
 # The figures of the last `make bench`, and their picture, for docs/performance.md.
