@@ -38,6 +38,7 @@ use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use limits::Refusal;
 use scratch::Plan;
+pub use strategies::STRATEGIES_COUNT;
 use strategies::Strategies;
 
 /// The kernel half in SSA form, after all passes.
@@ -225,21 +226,25 @@ pub fn lower_watched<'a>(
     lower_with(hir, split, machine.into(), &BTreeMap::new(), None, watch)
 }
 
-/// Like [`lower_watched`], with the bodies of all large loops outlined, as [`compile`] does for programs that
-/// have some.
+/// Like [`lower_watched`], by the strategy of this number below [`STRATEGIES_COUNT`], as [`compile`] does for programs that
+/// have large loops or do not fit the stack.
 ///
 /// # Errors
 /// See [`compile`].
-pub fn lower_apart_watched<'a>(
+///
+/// # Panics
+/// If there are not so many strategies.
+pub fn lower_by_watched<'a>(
     hir: &'a Hir,
     split: &Split,
     machine: impl Into<Machine>,
+    strategy: usize,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
     let machine = machine.into();
     let plain = lower::lower(hir, split, machine, None)?;
     let programs = plain.functions.iter().filter(|one| one.is_program).map(|one| one.id).collect();
-    let (efforts, plan) = Strategies::new(&programs).chosen(&plain);
+    let (efforts, plan) = Strategies::at(&programs, strategy).chosen(&plain);
     lower_with(hir, split, machine, &efforts, plan.as_ref(), watch)
 }
 

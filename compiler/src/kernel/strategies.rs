@@ -24,8 +24,10 @@ const fn outlined(bodies: Bodies) -> Strategy {
     Strategy { effort: Effort::Outlined(bodies), moves: Moves::Whole }
 }
 
-/// The strategies after the first one of programs without large loops, which is all passes on the stack.
-const STRATEGIES: [Strategy; 6] = [
+/// The number of strategies after the first one of programs without large loops, which is all passes on the stack.
+pub const STRATEGIES_COUNT: usize = 6;
+
+const STRATEGIES: [Strategy; STRATEGIES_COUNT] = [
     outlined(Bodies::All),
     outlined(Bodies::EveryOther),
     outlined(Bodies::None),
@@ -49,6 +51,11 @@ impl Strategies {
     /// Starts at the first strategies; `looping` are the programs with large loops.
     pub fn new(looping: &BTreeSet<FuncId>) -> Strategies {
         Strategies { at: looping.iter().map(|program| (*program, 0)).collect() }
+    }
+
+    /// All programs at the same strategy.
+    pub fn at(programs: &BTreeSet<FuncId>, strategy: usize) -> Strategies {
+        Strategies { at: programs.iter().map(|program| (*program, strategy)).collect() }
     }
 
     /// The effort of each function, and the plan of moves to scratch memory. A function that several programs
