@@ -16,6 +16,7 @@
 pub mod builder;
 mod callee;
 mod cfg;
+pub mod compact;
 pub mod core;
 pub mod dominators;
 pub mod flow;

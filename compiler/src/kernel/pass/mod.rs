@@ -44,6 +44,7 @@ pub use loop_callbacks::refusals as map_iteration_refusals;
 use std::collections::BTreeMap;
 
 use super::Checks;
+use super::mir::compact::compact;
 use super::mir::flow::Flow;
 use super::mir::verify::{VerifyError, verify, verify_packed};
 use super::mir::{MirFunction, Program};
@@ -421,6 +422,9 @@ fn improve(
     };
     let passes: Vec<_> = PASSES.iter().enumerate().filter(|(_, pass)| wanted(pass.name)).collect();
     let all = passes.iter().fold(0, |all, (bit, _)| all | 1 << bit);
+    if *settled == 0 {
+        compact(&mut program.functions[at]);
+    }
     let packet_changes = PacketChanges::of(program);
     let mut flow = None;
     for (bit, pass) in passes.iter().cycle().take(MAX_PASS_ITERATIONS * passes.len()) {
