@@ -320,6 +320,21 @@ fn first_value(attribute: &mut Attribute) -> Option<Expr> {
     Some(attribute.more.remove(0).value)
 }
 
+/// Reports an event that says not how often it is sampled, or never.
+pub(super) fn no_rate(attribute: &Attribute, attach_point: &AttachPoint) -> Option<Diagnostic> {
+    let AttachPoint::Event(fields) = attach_point else { return None };
+    let mut rates =
+        fields.iter().filter(|(name, _)| matches!(name.name.as_str(), "freq" | "period")).peekable();
+    if rates.peek().is_none() {
+        let what = "nothing says how often this event is sampled";
+        return Some(Diagnostic::error(524, attribute.span, what).help(
+            "write `period: 1` to run the program at each event, or `freq: 99` for 99 times a second",
+        ));
+    }
+    let zero = rates.find(|(_, value)| matches!(&value.kind, ExprKind::Int(0)))?;
+    Some(Diagnostic::error(524, zero.1.span, format!("`{}` is 1 or more", zero.0.name)))
+}
+
 /// Takes the fields of `perf_options` out of an attribute. Without a task or a CPU the event is counted for
 /// every task on every CPU.
 fn event(attribute: &mut Attribute) -> Vec<(Ident, Expr)> {

@@ -174,6 +174,9 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
                     attributes::complete(function, row, &options.kernel, &taken, &mut names);
                 }
                 let attach_point = attributes::take_attach_point(function, row);
+                if let Some(error) = attributes::no_rate(&function.attributes[0], &attach_point) {
+                    diagnostics.report(error);
+                }
                 attached.push(Attached { name: function.name.name.clone(), names, attach_point });
             }
             Role::Begin | Role::End | Role::Interval => {
