@@ -558,7 +558,9 @@ impl Asked {
 /// Replaces the outcome of a plugin that ended by itself if its last output was lost.
 fn with_lost_output(outcome: Outcome, state: &State) -> Outcome {
     match (outcome, state.output_lost()) {
-        (Outcome::Returned(_) | Outcome::Exited(_), Some(reason)) => Outcome::Failed(reason),
+        (Outcome::Returned(_) | Outcome::Exited(_) | Outcome::Killed, Some(reason)) => {
+            Outcome::Failed(reason)
+        }
         (outcome, _) => outcome,
     }
 }
@@ -616,8 +618,11 @@ impl WorkerRun {
             answers: &self.answers,
         };
         let ended = worker::serve(&mut serving);
-        let outcome = call.served(ended, store.data_mut())?;
-        Ok(with_lost_output(outcome, store.data()))
+        match (call.served(ended, store.data_mut()), store.data().output_lost()) {
+            (Ok(outcome), _) => Ok(with_lost_output(outcome, store.data())),
+            (Err(_), Some(reason)) => Ok(Outcome::Failed(reason)),
+            (Err(lost), None) => Err(lost),
+        }
     }
 }
 

@@ -68,8 +68,10 @@ pub(super) struct State {
     /// Work of the host for the plugin that has begun and not ended, as it does to detach, and to name the functions of
     /// stacks.
     pub(super) works: u32,
-    /// When the host last ended such work.
+    /// When the host last ended such work, or a write that a reader may have kept.
     pub(super) worked: Option<Instant>,
+    /// Writes that have begun and not ended: a reader may keep them.
+    pub(super) writes: u32,
     /// Number of requests that were taken back.
     pub(super) forgotten: u64,
 }
@@ -83,6 +85,27 @@ impl Drop for Work {
         let mut state = self.0.lock();
         state.works -= 1;
         state.worked = Some(Instant::now());
+    }
+}
+
+/// A write to the plugin's output.
+#[derive(Debug)]
+pub(crate) struct OutputWrite(StopHandle);
+
+impl Drop for OutputWrite {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.writes -= 1;
+        if state.asked.is_some() && state.waits_for_readers() {
+            state.worked = Some(Instant::now());
+        }
+    }
+}
+
+impl State {
+    /// Whether a reader that does not read takes nothing of the plugin's grace: not if a person wants it to stop.
+    pub(super) fn waits_for_readers(&self) -> bool {
+        self.asked != Some(StopReason::Asked)
     }
 }
 
@@ -208,6 +231,12 @@ impl StopHandle {
     pub(crate) fn work(&self) -> Work {
         self.lock().works += 1;
         Work(self.clone())
+    }
+
+    /// Marks that the host writes output of the plugin, until the mark is dropped.
+    pub(crate) fn write(&self) -> OutputWrite {
+        self.lock().writes += 1;
+        OutputWrite(self.clone())
     }
 
     /// Whether the plugin must end immediately.

@@ -10,7 +10,8 @@ use super::stop::{State, StopHandle, StopReason};
 /// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Time that the host works for a plugin after it was asked to stop: it detaches, and shows stacks with names.
+/// Time that the host works for a plugin after it was asked to stop: it detaches, shows stacks with names, and waits for the
+/// reader of its output.
 const MOST_WORK: Duration = Duration::from_secs(30);
 
 /// Time that a killed plugin may spend in a system call that cannot be interrupted (a file system that does
@@ -82,6 +83,8 @@ pub fn supervise(
     let state = watch.stop.wait_until(None, |_| true);
     let timed_out = state.asked == Some(StopReason::Timeout) && !state.lingers;
     match receiver.try_recv() {
+        // Output that was lost is worse than a time that is over.
+        Ok(outcome @ Outcome::Failed(_)) => outcome,
         _ if timed_out => Outcome::TimedOut,
         Ok(outcome) => outcome,
         Err(_) => Outcome::Killed,
@@ -172,7 +175,8 @@ fn wait_for_grace(watch: &Watch, forgotten: u64) -> State {
     loop {
         let is_over = |state: &State| state.finished || stop.killed() || state.forgotten != forgotten;
         let state = stop.wait_until(grace_ends, is_over);
-        let worked = if state.works > 0 { Some(Instant::now()) } else { state.worked };
+        let is_kept = state.works > 0 || state.writes > 0 && state.waits_for_readers();
+        let worked = if is_kept { Some(Instant::now()) } else { state.worked };
         let longer = worked.and_then(|worked| worked.checked_add(watch.grace)).min(most);
         if is_over(&state) || longer <= grace_ends {
             return state;

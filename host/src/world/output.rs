@@ -199,7 +199,10 @@ impl Output {
         if self.lost.is_some() {
             return;
         }
-        match put(&mut self.streams) {
+        let write = self.stop.write();
+        let written = put(&mut self.streams);
+        drop(write);
+        match written {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.stop.ask(StopReason::OutputClosed)
