@@ -36,17 +36,39 @@ pub struct Summary {
     pub key: Vec<serde_json::Value>,
     /// The number of values.
     pub values: u64,
-    /// The sum of all values.
-    pub sum: i64,
+    /// The sum of all values; none if it is beyond 64 bits.
+    pub sum: Option<i64>,
     /// The number of values below zero, which have no slot.
     pub below_zero: u64,
 }
 
 impl Summary {
-    /// Returns the mean of the values, rounded down; 0 without values.
-    pub(super) fn mean(&self) -> i128 {
-        i128::from(self.sum).checked_div_euclid(self.values.into()).unwrap_or(0)
+    /// Returns the mean of the values, rounded down; 0 without values, none without a sum.
+    pub(super) fn mean(&self) -> Option<i64> {
+        let mean = i128::from(self.sum?).checked_div_euclid(self.values.into()).unwrap_or(0);
+        i64::try_from(mean).ok()
     }
+}
+
+/// The numbers that 64 bits have.
+const ALL_NUMBERS: i128 = 1 << 64;
+
+/// Returns the sum of all values, of which `kept` has the low 64 bits: the ranges of the slots say which of the numbers with
+/// these bits it is. None if that does not fit 64 bits.
+pub(super) fn whole_sum(slots: &[HistogramSlot], below_zero: u64, kept: i64) -> Option<i64> {
+    let below = i128::from(below_zero);
+    let bounded = |bound: fn(&HistogramSlot) -> u64| {
+        let each = slots.iter().map(|slot| i128::from(slot.count).saturating_mul(bound(slot).into()));
+        each.fold(0_i128, i128::saturating_add)
+    };
+    let least = bounded(|slot| slot.low).saturating_add(below * i128::from(i64::MIN));
+    let most = bounded(|slot| slot.high.unwrap_or(u64::MAX)).saturating_sub(below);
+    let kept = i128::from(kept);
+    let first = least.saturating_add(kept.saturating_sub(least).rem_euclid(ALL_NUMBERS));
+    // Where values below zero or without a bound make the range wide, several numbers have these bits, and one that fits is
+    // the likely one.
+    let sum = if (least..=most).contains(&kept) { kept } else { first };
+    i64::try_from(sum).ok()
 }
 
 /// The number of values in a range.
@@ -118,7 +140,10 @@ impl fmt::Display for Histogram {
         let (title, count) = (&self.title, "count");
         write!(f, "{title:<ranges$}  {count:>counts$}")?;
         match &self.summary {
-            Some(all) => writeln!(f, "  {} values, sum {}, mean {}", all.values, all.sum, all.mean())?,
+            Some(all) => match (all.sum, all.mean()) {
+                (Some(sum), Some(mean)) => writeln!(f, "  {} values, sum {sum}, mean {mean}", all.values)?,
+                _ => writeln!(f, "  {} values, the sum is beyond 64 bits", all.values)?,
+            },
             None => writeln!(f)?,
         }
         let slots = self.slots.iter();

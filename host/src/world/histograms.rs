@@ -1,7 +1,7 @@
 //! Histograms of one scale, one for each key, that a plugin fills.
 
 use super::bindings::kernelscript::host::console::{Scale, Value};
-use super::histogram::{Histogram, Summary};
+use super::histogram::{Histogram, Summary, whole_sum};
 use super::table::{cell, compare_keys, json};
 use crate::host_bytes::{Charge, Full, HostBytes};
 use crate::text::visible;
@@ -113,13 +113,14 @@ impl Histograms {
         let key: Vec<String> = entry.key.iter().map(cell).collect();
         let title =
             if key.is_empty() { self.name.clone() } else { format!("{}[{}]", self.name, key.join(", ")) };
+        let histogram = Histogram::new(&title, self.scale, &entry.counts);
         let summary = Summary {
             key: entry.key.iter().map(json).collect(),
             values: entry.values(),
-            sum: entry.sum,
+            sum: whole_sum(&histogram.slots, entry.below_zero, entry.sum),
             below_zero: entry.below_zero,
         };
-        Histogram { summary: Some(summary), ..Histogram::new(&title, self.scale, &entry.counts) }
+        Histogram { summary: Some(summary), ..histogram }
     }
 }
 
@@ -151,6 +152,21 @@ mod tests {
         );
         assert!(texts[0].contains("  below 0      2  |##"), "{}", texts[0]);
         assert!(histograms.take().is_empty());
+    }
+
+    #[test]
+    fn a_sum_beyond_64_bits_is_none() {
+        let mut histograms = Histograms::new("lat", Scale::Log2, &HostBytes::new(1 << 20));
+        // Two values of 2^62 and six more are 2^65, of which 64 bits are 0; one and the same value is not.
+        for one in [counts("a", 0, 0, 63, 8), counts("b", 0, 1 << 62, 63, 1), counts("c", 0, i64::MIN, 63, 2)]
+        {
+            histograms.append(one).expect("there is room");
+        }
+        let texts: Vec<String> = histograms.take().iter().map(ToString::to_string).collect();
+        let has = |at: usize, wanted: &str| assert!(texts[at].contains(wanted), "{}", texts[at]);
+        has(0, "8 values, the sum is beyond 64 bits");
+        has(1, "2 values, the sum is beyond 64 bits");
+        has(2, "1 values, sum 4611686018427387904, mean 4611686018427387904");
     }
 
     #[test]

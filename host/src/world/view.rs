@@ -148,8 +148,9 @@ impl ShownTable {
         let plain = taken.iter().map(|(_, histogram)| histogram.to_string()).collect();
         let rows = taken.into_iter().map(|(key, histogram)| {
             let numbers = histogram.summary.as_ref().map(|summary| {
-                let mean = i64::try_from(summary.mean()).unwrap_or_default();
-                [Value::Unsigned64(summary.values), Value::Signed64(summary.sum), Value::Signed64(mean)]
+                let number =
+                    |number: Option<i64>| number.map_or_else(|| Value::Text("-".into()), Value::Signed64);
+                [Value::Unsigned64(summary.values), number(summary.sum), number(summary.mean())]
             });
             let cells = key.iter().chain(numbers.iter().flatten()).map(Cell::new).collect();
             ShownRow { cells, lines: Vec::new(), histogram: Some(histogram) }
