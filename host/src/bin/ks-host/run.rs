@@ -96,7 +96,7 @@ pub(crate) struct Args {
     event_table: Vec<PathBuf>,
     /// Shows, when the plugin has ended, what its programs counted by stacks: `tree` as text, `folded` for
     /// flame graph tools, `flame` as a picture (SVG), `pprof` for the tool of that name, `json` as an object for each
-    /// stack. Without a file it is written to standard output. May be given several times, for several forms.
+    /// stack. Without a file it is written where the plugin prints. May be given several times, for several forms.
     #[arg(long, value_name = "FORM[=FILE]")]
     stacks: Vec<Output>,
     /// The map that `--stacks` shows, if the plugin counts by stacks in several.
@@ -228,7 +228,7 @@ pub(crate) fn run_sources(
             outputs.push(Output::of_tool(args.json));
         }
         let chosen = args.stacks_of.as_deref();
-        (!outputs.is_empty()).then(|| Stacks::of(outputs, chosen, &prepared.plugin))
+        (!outputs.is_empty()).then(|| Stacks::of(outputs, chosen, &prepared.plugin, output.clone()))
     });
     let stacks = stacks.transpose()?;
     let given = sources.into_iter().zip(names).zip(prepared).zip(configs);

@@ -1,17 +1,17 @@
 //! `--stacks`: shows what a plugin's programs counted by stacks, after the plugin has ended.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context as _, anyhow, ensure};
-use ks_host::PreparedPlugin;
 use ks_host::naming::NamingProcess;
 use ks_host::perf::MappingRecorder;
 use ks_host::stacks::{self, CountedStacks, FunctionNames, Profile};
 use ks_host::text::visible;
 use ks_host::world::{StackMap, StackRequest};
+use ks_host::{PreparedPlugin, Writer};
 use ks_wit::command_output::{shown, write_stdout};
 
 use crate::{output, output_file};
@@ -68,6 +68,8 @@ impl FromStr for Output {
 pub(crate) struct Stacks {
     outputs: Vec<Output>,
     map: StackMap,
+    /// Where forms without a file go; none for standard output.
+    to: Option<Writer>,
 }
 
 /// The counted stacks of a run that has ended, and the mappings of processes during the run.
@@ -86,6 +88,7 @@ impl Stacks {
         outputs: Vec<Output>,
         chosen: Option<&str>,
         plugin: &PreparedPlugin,
+        to: Option<Writer>,
     ) -> anyhow::Result<Stacks> {
         let mut maps = plugin.stack_maps();
         let names = maps
@@ -110,7 +113,7 @@ impl Stacks {
                 anyhow!("--stacks-of {chosen}: the plugin counts by stacks in {names} only")
             })?,
         };
-        Ok(Stacks { outputs, map: maps.swap_remove(index) })
+        Ok(Stacks { outputs, map: maps.swap_remove(index), to })
     }
 
     /// Creates the request for one run, and the receiver of its answer.
@@ -181,12 +184,12 @@ impl Stacks {
             );
             output::warn(plugin, &message);
         }
-        self.outputs.iter().try_for_each(|output| output.show(plugin, &profile))
+        self.outputs.iter().try_for_each(|output| output.show(plugin, &profile, self.to.clone()))
     }
 }
 
 impl Output {
-    fn show(&self, plugin: &str, profile: &Profile) -> anyhow::Result<()> {
+    fn show(&self, plugin: &str, profile: &Profile, to: Option<Writer>) -> anyhow::Result<()> {
         let bytes = match self.form {
             Form::Tree => stacks::tree(profile).into_bytes(),
             Form::Folded => stacks::folded(profile).into_bytes(),
@@ -198,6 +201,9 @@ impl Output {
         if let Some(file) = &self.file {
             return output_file::replace(file, &bytes)
                 .with_context(|| format!("--stacks: cannot write {}", shown(file)));
+        }
+        if let Some(mut to) = to {
+            return to.write_all(&bytes).context("--output: cannot write the stacks");
         }
         ensure!(
             self.form != Form::Pprof || !io::stdout().is_terminal(),
