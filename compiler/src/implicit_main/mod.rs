@@ -174,7 +174,8 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
                     attributes::complete(function, row, &options.kernel, &taken, &mut names);
                 }
                 let attach_point = attributes::take_attach_point(function, row);
-                if let Some(error) = attributes::no_rate(&function.attributes[0], &attach_point) {
+                let rate = attributes::no_rate(&function.attributes[0], &attach_point);
+                if let Some(error) = rate.filter(|_| !diagnostics.has_errors()) {
                     diagnostics.report(error);
                 }
                 attached.push(Attached { name: function.name.name.clone(), names, attach_point });
