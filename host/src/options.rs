@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::command::ExecStatus;
 use crate::naming::NamingProcess;
 use crate::perf::Catalog;
-use crate::plugin::{GRACE, StopHandle};
+use crate::plugin::{GRACE, OUTPUT_WAIT, StopHandle};
 use crate::policy::Policy;
 use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest, View};
 use crate::writer::Writer;
@@ -42,6 +42,8 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Time that it may continue after it was asked to stop.
     pub grace: Duration,
+    /// Time that its output then waits for its reader, besides that, unless a person wants it to stop.
+    pub output_wait: Duration,
     /// The permissions and resource limits of the plugin.
     pub policy: Policy,
     /// Events of this machine, and of vendors' tables.
@@ -96,6 +98,7 @@ impl RunOptions {
             stop: StopHandle::new(),
             timeout: None,
             grace: GRACE,
+            output_wait: OUTPUT_WAIT,
             policy: Policy::observing(),
             catalog: Catalog::default(),
             exec: Vec::new(),

@@ -343,6 +343,7 @@ impl PreparedPlugin {
             stop: options.stop.clone(),
             timeout: options.timeout.into_iter().chain(options.policy.run_time()).min(),
             grace: options.grace,
+            output_wait: options.output_wait,
             tick: match options.bpf_share {
                 Some(_) => Limits::of(&options.policy).tick().min(world::PERIOD / 2),
                 None => Limits::of(&options.policy).tick(),

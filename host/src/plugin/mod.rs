@@ -31,6 +31,6 @@ pub use memory::SharedMemory;
 pub use outcome::{Abort, Exit, Outcome};
 pub use signature::{PublicKey, Signature, SignatureError, Signer, hex, key_pair, sign};
 pub use stop::{StopHandle, StopReason};
-pub use thread::{GRACE, Interrupt, THREAD_PREFIX, Watch, supervise};
+pub use thread::{GRACE, Interrupt, OUTPUT_WAIT, THREAD_PREFIX, Watch, supervise};
 pub(crate) use thread::{STACK_BYTES, thread_name};
 pub use types_image::running_kernel;

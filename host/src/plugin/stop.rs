@@ -68,10 +68,12 @@ pub(super) struct State {
     /// Work of the host for the plugin that has begun and not ended, as it does to detach, and to name the functions of
     /// stacks.
     pub(super) works: u32,
-    /// When the host last ended such work, or a write that a reader may have kept.
+    /// When the host last ended such work.
     pub(super) worked: Option<Instant>,
     /// Writes that have begun and not ended: a reader may keep them.
     pub(super) writes: u32,
+    /// When the last write ended that a reader may have kept.
+    pub(super) wrote: Option<Instant>,
     /// Number of requests that were taken back.
     pub(super) forgotten: u64,
 }
@@ -97,7 +99,7 @@ impl Drop for OutputWrite {
         let mut state = self.0.lock();
         state.writes -= 1;
         if state.asked.is_some() && state.waits_for_readers() {
-            state.worked = Some(Instant::now());
+            state.wrote = Some(Instant::now());
         }
     }
 }

@@ -10,8 +10,10 @@ use super::stop::{State, StopHandle, StopReason};
 /// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Time that the host works for a plugin after it was asked to stop: it detaches, shows stacks with names, and waits for the
-/// reader of its output.
+/// Default time that the output of a plugin waits for its reader after the plugin was asked to stop, not by a person.
+pub const OUTPUT_WAIT: Duration = Duration::from_secs(30);
+
+/// Time that the host works for a plugin after it was asked to stop: it detaches, and shows stacks with names.
 const MOST_WORK: Duration = Duration::from_secs(30);
 
 /// Time that a killed plugin may spend in a system call that cannot be interrupted (a file system that does
@@ -39,6 +41,8 @@ pub struct Watch {
     pub timeout: Option<Duration>,
     /// Time that it may continue after it was asked.
     pub grace: Duration,
+    /// Time that its output then waits for its reader, besides that.
+    pub output_wait: Duration,
     /// Interval at which it is made to check its CPU time.
     pub tick: Duration,
 }
@@ -166,18 +170,22 @@ fn wait_for_request(watch: &Watch, deadline: Option<Instant>, interrupt: &impl F
 }
 
 /// Waits until a plugin that was asked to stop has ended, its time is over, or the request was taken back: more than
-/// `forgotten` were. The time that the host works for the plugin is none of its own.
+/// `forgotten` were. The time that the host works for the plugin, or that a reader keeps its output, is none of its own.
 fn wait_for_grace(watch: &Watch, forgotten: u64) -> State {
     let stop = &watch.stop;
     let asked = Instant::now();
-    let most = asked.checked_add(watch.grace + MOST_WORK);
     let mut grace_ends = asked.checked_add(watch.grace);
+    let longer = |since: Option<Instant>, most: Duration| {
+        since.and_then(|since| since.checked_add(watch.grace)).min(asked.checked_add(watch.grace + most))
+    };
     loop {
         let is_over = |state: &State| state.finished || stop.killed() || state.forgotten != forgotten;
         let state = stop.wait_until(grace_ends, is_over);
-        let is_kept = state.works > 0 || state.writes > 0 && state.waits_for_readers();
-        let worked = if is_kept { Some(Instant::now()) } else { state.worked };
-        let longer = worked.and_then(|worked| worked.checked_add(watch.grace)).min(most);
+        let now = Some(Instant::now());
+        let worked = if state.works > 0 { now } else { state.worked };
+        let waits = state.writes > 0 && state.waits_for_readers();
+        let wrote = if waits { now } else { state.wrote };
+        let longer = longer(worked, MOST_WORK).max(longer(wrote, watch.output_wait));
         if is_over(&state) || longer <= grace_ends {
             return state;
         }

@@ -162,6 +162,11 @@ fn a_second_signal_ends_a_command_whose_terminal_is_not_read() {
     }
 }
 
+/// Whether the output of a plugin that was ended waited for a reader.
+fn is_lost(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(reason) if reason.contains("waited for a reader"))
+}
+
 /// Opens an event, and then writes for ever.
 #[test]
 fn a_plugin_that_is_ended_in_a_write_holds_nothing() {
@@ -171,9 +176,9 @@ fn a_plugin_that_is_ended_in_a_write_holds_nothing() {
         let links = folder.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
     };
-    for call in [
-        "(call $print (i32.const 16) (i32.const 5) (i32.const 0) (i32.const 0))",
-        "(call $warn (i32.const 16) (i32.const 5))",
+    for (call, is_told) in [
+        ("(call $print (i32.const 16) (i32.const 5) (i32.const 0) (i32.const 0))", true),
+        ("(call $warn (i32.const 16) (i32.const 5))", false),
     ] {
         let file = component(&format!(
             r#"{OWN_EVENT} (data (i32.const 16) "flood")
@@ -189,8 +194,14 @@ fn a_plugin_that_is_ended_in_a_write_holds_nothing() {
                 options.stderr = Box::new(writer);
                 options.timeout = Some(Duration::from_millis(50));
                 options.grace = Duration::from_millis(50);
+                options.output_wait = Duration::from_millis(50);
             });
-            assert_eq!(ran.outcome, Outcome::TimedOut);
+            // What was printed is lost, which is worse than a time that is over.
+            if is_told {
+                assert!(is_lost(&ran.outcome), "{:?}", ran.outcome);
+            } else {
+                assert_eq!(ran.outcome, Outcome::TimedOut);
+            }
             assert_eq!(events(), 0, "events are open after {call}");
         }
     }
@@ -206,9 +217,11 @@ fn a_plugin_that_was_ended_lets_the_next_one_write() {
             options.stdout = Box::new(writer.clone());
             options.timeout = Some(Duration::from_millis(50));
             options.grace = Duration::from_millis(50);
+            options.output_wait = Duration::from_millis(50);
         })
     };
-    assert_eq!(run(flooding("print")).outcome, Outcome::TimedOut);
+    let flooded = run(flooding("print")).outcome;
+    assert!(is_lost(&flooded), "{flooded:?}");
     drop(reader);
     let says = component(
         r#"(data (i32.const 16) "flood")
@@ -217,4 +230,31 @@ fn a_plugin_that_was_ended_lets_the_next_one_write() {
     );
     // The reader is gone, which asks the plugin to stop.
     assert_eq!(run(says).outcome, Outcome::Returned(3));
+}
+
+/// A reader that pauses longer than the grace after the time limit gets every line.
+#[test]
+fn a_reader_that_pauses_gets_what_was_printed() {
+    let (mut reader, pipe) = unread();
+    let lines = 100_000;
+    let counts = component(&format!(
+        r#"(data (i32.const 16) "line\n")
+        (func (export "run") (result i32) (local $n i32)
+          (loop $again
+            (call $print (i32.const 16) (i32.const 5) (i32.const 0) (i32.const 0))
+            (local.set $n (i32.add (local.get $n) (i32.const 1)))
+            (br_if $again (i32.lt_u (local.get $n) (i32.const {lines}))))
+          (i32.const 3))"#
+    ));
+    let reading = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        io::read_to_string(&mut reader).expect("it is text").lines().count()
+    });
+    let ran = run_with(counts, |options| {
+        options.stdout = Box::new(Writer::new(pipe));
+        options.timeout = Some(Duration::from_millis(50));
+        options.grace = Duration::from_millis(50);
+    });
+    assert_eq!(ran.outcome, Outcome::TimedOut);
+    assert_eq!(reading.join().expect("no panic"), lines);
 }
