@@ -176,7 +176,7 @@ fn a_plugin_that_is_ended_in_a_write_holds_nothing() {
         let links = folder.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
     };
-    for (call, is_told) in [
+    for (call, is_reported) in [
         ("(call $print (i32.const 16) (i32.const 5) (i32.const 0) (i32.const 0))", true),
         ("(call $warn (i32.const 16) (i32.const 5))", false),
     ] {
@@ -197,7 +197,7 @@ fn a_plugin_that_is_ended_in_a_write_holds_nothing() {
                 options.output_wait = Duration::from_millis(50);
             });
             // What was printed is lost, which is worse than a time that is over.
-            if is_told {
+            if is_reported {
                 assert!(is_lost(&ran.outcome), "{:?}", ran.outcome);
             } else {
                 assert_eq!(ran.outcome, Outcome::TimedOut);
