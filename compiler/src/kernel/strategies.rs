@@ -24,10 +24,11 @@ const fn outlined(bodies: Bodies) -> Strategy {
     Strategy { effort: Effort::Outlined(bodies), moves: Moves::Whole }
 }
 
-/// The number of strategies after the first one of programs without large loops, which is all passes on the stack.
-pub const STRATEGIES_COUNT: usize = 6;
+/// The number of strategies.
+pub const STRATEGIES_COUNT: usize = STRATEGIES.len();
 
-const STRATEGIES: [Strategy; STRATEGIES_COUNT] = [
+/// The strategies after the first one of programs without large loops, which is all passes on the stack.
+const STRATEGIES: [Strategy; 6] = [
     outlined(Bodies::All),
     outlined(Bodies::EveryOther),
     outlined(Bodies::None),

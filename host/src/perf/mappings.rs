@@ -371,7 +371,7 @@ fn begin(mappings: &mut Mappings, rings: &mut Rings) {
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         mappings.add_running(pid);
-        // The start of a plugin waits for several processes in turn, each of which would wait here for the end of a time slice.
+        // A plugin starts by several processes that wait for each other: none should wait here for the end of a time slice.
         thread::yield_now();
         if looked.elapsed() > PERIOD {
             rings.take(mappings);

@@ -112,26 +112,16 @@ impl Constants<'_> {
     /// The parameters that get, on some path, a result computed from a parameter of an earlier block; none if they are few.
     fn grown(&self, order: &[Block]) -> BTreeSet<Value> {
         let origins = Origins::new(self.function);
-        let is_last = |op: &Op| {
-            matches!(op, Op::Call { .. } | Op::Load { .. } | Op::LoadField { .. } | Op::Below { .. })
-        };
         let entry = self.function.entry();
         let mut merged = IndexVec::filled(self.function.values.len(), false);
         let mut found = BTreeSet::new();
-        for block in order.iter().copied().filter(|block| *block != entry) {
-            for target in self.function.blocks[block].term.targets() {
-                let params = &self.function.blocks[target.block].params;
-                for (arg, param) in target.args.iter().zip(params) {
-                    merged[*param] = true;
-                    let is_computed = || matches!(origins.definitions[*arg], Some(Op::Binary(..)));
-                    if !self.decides[*param] || self.kept[*param] || found.contains(param) || !is_computed() {
-                        continue;
-                    }
-                    let from = origins.until(vec![*arg], is_last);
-                    let mut values = from.iter_enumerated();
-                    if values.any(|(value, is_origin)| *is_origin && merged[value] && value != *param) {
-                        found.insert(*param);
-                    }
+        let inner = order.iter().filter(|block| **block != entry);
+        for target in inner.flat_map(|block| self.function.blocks[*block].term.targets()) {
+            for (arg, param) in target.args.iter().zip(&self.function.blocks[target.block].params) {
+                merged[*param] = true;
+                let counts = self.decides[*param] && !self.kept[*param] && !found.contains(param);
+                if counts && grows(&origins, &merged, *arg, *param) {
+                    found.insert(*param);
                 }
             }
         }
@@ -162,6 +152,17 @@ impl Constants<'_> {
         let zero = self.zeros.get_or_insert_with(|| zeros(function)).of(ty);
         function.append(block, ty, Op::Opaque { value, zero })
     }
+}
+
+/// Whether what is passed for a parameter is a result computed from one of the others in `merged`.
+fn grows(origins: &Origins<'_>, merged: &IndexVec<Value, bool>, arg: Value, param: Value) -> bool {
+    if !matches!(origins.definitions[arg], Some(Op::Binary(..))) {
+        return false;
+    }
+    let is_last =
+        |op: &Op| matches!(op, Op::Call { .. } | Op::Load { .. } | Op::LoadField { .. } | Op::Below { .. });
+    let from = origins.until(vec![arg], is_last);
+    from.iter_enumerated().any(|(value, is_origin)| *is_origin && merged[value] && value != param)
 }
 
 /// Computes hidden zeros at the function's start.
