@@ -1,5 +1,7 @@
 //! Origins of values: the values that they are computed from, or that are passed for a parameter.
 
+use std::collections::BTreeSet;
+
 use crate::index::{IndexVec, Lists};
 use crate::kernel::mir::{MirFunction, Op, Terminator, Value};
 
@@ -39,6 +41,22 @@ impl Origins<'_> {
             open.extend(checks.flat_map(|inst| inst.op.operands()));
         }
         self.until(open, |op| matches!(op, Op::Call { .. } | Op::Load { .. }))
+    }
+
+    /// The values of which the value is always one: itself, or what is passed for a block parameter.
+    pub fn joined(&self, value: Value) -> Vec<Value> {
+        let (mut seen, mut open, mut joined) = (BTreeSet::new(), vec![value], Vec::new());
+        while let Some(value) = open.pop() {
+            let passed = &self.passed[value];
+            if !seen.insert(value) {
+                continue;
+            }
+            match self.definitions[value] {
+                None if !passed.is_empty() => open.extend(passed),
+                _ => joined.push(value),
+            }
+        }
+        joined
     }
 
     /// The same as [`Origins::of`], without the operands of other operations.

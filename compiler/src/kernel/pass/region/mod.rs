@@ -400,15 +400,19 @@ impl Captures {
         Ok(())
     }
 
+    /// The bounds of what is passed and decides. A number that is joined from several, such as the result of an
+    /// inner loop that may have no iteration, is within the bounds of each.
     fn find_bounds(&mut self, region: &Region<'_>) {
         let function = region.function;
-        let decides = Origins::new(function).deciding(function);
+        let origins = Origins::new(function);
+        let decides = origins.deciding(function);
         let ops = region.ops.iter().map(|op| op.cloned()).collect();
         let carried = region.params().iter().zip(&self.carried).filter(|(_, offset)| offset.is_some());
         let passed = self.incoming.keys().chain(self.results.keys()).chain(carried.map(|(param, _)| param));
         for value in passed.filter(|value| decides[**value] && region.is_number(**value)) {
-            let most = bounds::proven(&ops, &function.values, *value).most;
-            if most < i32::MAX as u64 {
+            let joined = origins.joined(*value);
+            let most = joined.iter().map(|one| bounds::proven(&ops, &function.values, *one).most).max();
+            if let Some(most) = most.filter(|most| *most < i32::MAX as u64) {
                 self.bounds.insert(*value, most + 1);
             }
         }
