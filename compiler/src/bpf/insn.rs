@@ -37,6 +37,12 @@ impl Reg {
         if number <= 10 { Some(Reg(number)) } else { None }
     }
 
+    /// Whether a call keeps what is in the register.
+    #[must_use]
+    pub const fn is_kept_by_calls(self) -> bool {
+        self.0 >= Reg::R6.0
+    }
+
     /// Returns the number, 0 to 10.
     #[must_use]
     pub const fn number(self) -> u8 {

@@ -6,14 +6,15 @@
 //! most uses. So the value is copied once where the register is fixed, and stays in one register everywhere
 //! else.
 
-use regalloc2::{Operand, OperandConstraint, OperandKind, RegClass, VReg};
+use regalloc2::{Operand, OperandConstraint, RegClass, VReg};
 
-use super::isel::{Block, Inst, InstKind, IselFunction};
+use super::isel::{Inst, InstKind, IselFunction};
+use super::liveness::{Liveness, RegisterSet};
 use super::regalloc::operands;
 
 /// Inserts a copy at each fixed-register operand whose value is live across a call.
-pub fn copy_at_fixed(function: &mut IselFunction) {
-    let live_across = LiveAcrossCalls::new(function);
+pub fn copy_at_fixed(function: &mut IselFunction, liveness: &Liveness) {
+    let live_across = LiveAcrossCalls::new(function, liveness);
     let mut registers = function.registers;
     let mut copy_of = |value: &mut VReg| {
         let is_live_across = live_across.is_live_across(*value);
@@ -61,52 +62,6 @@ pub fn copy_at_fixed(function: &mut IselFunction) {
     function.registers = registers;
 }
 
-/// A set of virtual registers.
-struct RegisterSet(Vec<u64>);
-
-impl RegisterSet {
-    fn new(registers: usize) -> RegisterSet {
-        RegisterSet(vec![0; registers.div_ceil(64)])
-    }
-}
-
-fn insert(set: &mut [u64], value: VReg) {
-    set[value.vreg() / 64] |= 1 << (value.vreg() % 64);
-}
-
-fn remove(set: &mut [u64], value: VReg) {
-    set[value.vreg() / 64] &= !(1 << (value.vreg() % 64));
-}
-
-fn contains(set: &[u64], value: VReg) -> bool {
-    set[value.vreg() / 64] >> (value.vreg() % 64) & 1 == 1
-}
-
-fn extend(set: &mut [u64], other: &[u64]) {
-    set.iter_mut().zip(other).for_each(|(word, other)| *word |= other);
-}
-
-/// One register set for each block.
-struct RegisterSets {
-    words: usize,
-    bits: Vec<u64>,
-}
-
-impl RegisterSets {
-    fn new(function: &IselFunction) -> RegisterSets {
-        let words = function.registers.div_ceil(64);
-        RegisterSets { words, bits: vec![0; words * function.blocks.len()] }
-    }
-
-    fn of(&self, block: usize) -> &[u64] {
-        &self.bits[block * self.words..][..self.words]
-    }
-
-    fn of_mut(&mut self, block: usize) -> &mut [u64] {
-        &mut self.bits[block * self.words..][..self.words]
-    }
-}
-
 /// The values that are live across a call, or share a register with one that is.
 struct LiveAcrossCalls {
     outlives: RegisterSet,
@@ -115,8 +70,7 @@ struct LiveAcrossCalls {
 }
 
 impl LiveAcrossCalls {
-    fn new(function: &IselFunction) -> LiveAcrossCalls {
-        let live_in = live_in(function);
+    fn new(function: &IselFunction, liveness: &Liveness) -> LiveAcrossCalls {
         let mut live_across = LiveAcrossCalls {
             outlives: RegisterSet::new(function.registers),
             same: (0..function.registers).collect(),
@@ -124,33 +78,33 @@ impl LiveAcrossCalls {
         let mut outlives = RegisterSet::new(function.registers);
         let mut live = RegisterSet::new(function.registers);
         for block in &function.blocks {
-            live_out(&live_in, block, &mut live.0);
+            liveness.at_end(block, &mut live);
             for (successor, args) in block.successors.iter().zip(&block.args) {
                 for (param, arg) in function.blocks[*successor].params.iter().zip(args) {
-                    if !contains(live_in.of(*successor), *arg) {
+                    if !liveness.is_live_in(*successor, *arg) {
                         live_across.join(*param, *arg);
                     }
                 }
             }
             for inst in block.insts.iter().rev() {
                 if let InstKind::Call { result, .. } = &inst.kind {
-                    let own = result.filter(|result| !contains(&outlives.0, *result));
-                    extend(&mut outlives.0, &live.0);
-                    own.into_iter().for_each(|result| remove(&mut outlives.0, result));
+                    let own = result.filter(|result| !outlives.contains(*result));
+                    outlives.extend(&live);
+                    own.into_iter().for_each(|result| outlives.remove(result));
                 }
                 let operands = operands(&inst.kind);
                 if let Some((value, source)) = reused(&operands)
-                    && !contains(&live.0, source)
+                    && !live.contains(source)
                 {
                     live_across.join(value, source);
                 }
-                step(&mut live.0, &operands);
+                live.step(&operands);
             }
         }
         for value in 0..function.registers {
-            if contains(&outlives.0, VReg::new(value, RegClass::Int)) {
+            if outlives.contains(VReg::new(value, RegClass::Int)) {
                 let root = live_across.root(value);
-                insert(&mut live_across.outlives.0, VReg::new(root, RegClass::Int));
+                live_across.outlives.insert(VReg::new(root, RegClass::Int));
             }
         }
         live_across
@@ -169,7 +123,7 @@ impl LiveAcrossCalls {
     }
 
     fn is_live_across(&self, value: VReg) -> bool {
-        contains(&self.outlives.0, VReg::new(self.root(value.vreg()), RegClass::Int))
+        self.outlives.contains(VReg::new(self.root(value.vreg()), RegClass::Int))
     }
 }
 
@@ -179,57 +133,4 @@ fn reused(operands: &[Operand]) -> Option<(VReg, VReg)> {
         OperandConstraint::Reuse(index) => Some((operand.vreg(), operands[index].vreg())),
         _ => None,
     })
-}
-
-/// Updates `live` from the values live after an instruction to those live before it.
-fn step(live: &mut [u64], operands: &[Operand]) {
-    let is_def = |kind: OperandKind| kind == OperandKind::Def;
-    operands.iter().filter(|one| is_def(one.kind())).for_each(|one| remove(live, one.vreg()));
-    operands.iter().filter(|one| !is_def(one.kind())).for_each(|one| insert(live, one.vreg()));
-}
-
-fn live_out(live_in: &RegisterSets, block: &Block, live: &mut [u64]) {
-    live.fill(0);
-    block.successors.iter().for_each(|successor| extend(live, live_in.of(*successor)));
-    block.args.iter().flatten().for_each(|arg| insert(live, *arg));
-}
-
-/// The transfer function of each block: the registers that it reads before setting them, and those that it
-/// sets.
-fn effects(function: &IselFunction) -> (RegisterSets, RegisterSets) {
-    let (mut reads, mut sets) = (RegisterSets::new(function), RegisterSets::new(function));
-    for (at, block) in function.blocks.iter().enumerate() {
-        let (reads, sets) = (reads.of_mut(at), sets.of_mut(at));
-        block.args.iter().flatten().for_each(|arg| insert(reads, *arg));
-        for inst in block.insts.iter().rev() {
-            let operands = operands(&inst.kind);
-            step(reads, &operands);
-            let defs = operands.iter().filter(|one| one.kind() == OperandKind::Def);
-            defs.for_each(|one| insert(sets, one.vreg()));
-        }
-        for param in &block.params {
-            remove(reads, *param);
-            insert(sets, *param);
-        }
-    }
-    (reads, sets)
-}
-
-fn live_in(function: &IselFunction) -> RegisterSets {
-    let (mut live_in, sets) = effects(function);
-    let mut live = RegisterSet::new(function.registers);
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for (at, block) in function.blocks.iter().enumerate().rev() {
-            live.0.fill(0);
-            block.successors.iter().for_each(|successor| extend(&mut live.0, live_in.of(*successor)));
-            let words = live.0.iter().zip(sets.of(at)).map(|(live, set)| live & !set);
-            for (known, word) in live_in.of_mut(at).iter_mut().zip(words) {
-                changed |= word & !*known != 0;
-                *known |= word;
-            }
-        }
-    }
-    live_in
 }

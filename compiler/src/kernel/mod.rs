@@ -8,9 +8,11 @@
 //! diagnostics. Not here: attaching of programs, anything of the userspace half.
 
 mod call_clobbers;
+mod commute;
 mod emit;
 mod isel;
 pub mod limits;
+mod liveness;
 mod lower;
 mod machine;
 pub mod mir;
@@ -294,7 +296,9 @@ impl<'a> Mir<'a> {
         for function in &self.program.functions {
             defect::at(function.span);
             let mut selected = isel::select(function, self.machine.cpu);
-            call_clobbers::copy_at_fixed(&mut selected);
+            let liveness = liveness::Liveness::new(&selected);
+            commute::swap_operands(&mut selected, &liveness);
+            call_clobbers::copy_at_fixed(&mut selected, &liveness);
             let span = Some(function.span);
             let registers =
                 regalloc::allocate(&selected, self.machine.checks).map_err(|error| mistake(span, &error))?;

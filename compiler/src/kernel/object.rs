@@ -373,7 +373,7 @@ impl Symbols for Assembly<'_> {
 
     fn callee(&mut self, target: Target) -> CallTarget {
         match target {
-            Target::Helper(number) => CallTarget::Helper(number),
+            Target::Helper(helper) => CallTarget::Helper(helper.number()),
             Target::Kfunc(kfunc) => CallTarget::Kfunc(self.kfunc(kfunc)),
             Target::External(id) => match self.hir.externs[id].helper {
                 Some(number) => CallTarget::Helper(number),

@@ -1,12 +1,14 @@
 //! Finds registers that the verifier already knows to be below a bound from the instructions just before.
 //!
-//! Calls discard all knowledge: at the start of an iteration under an iterator, the verifier forgets the
-//! value of a number in the previous iteration.
+//! A helper's call keeps what is known of the registers that it keeps. Other calls discard all knowledge: at the
+//! start of an iteration under an iterator or of a callback, the verifier forgets the value of a number in the
+//! previous iteration, and a called function may have such loops. Source: kernel/bpf/verifier.c,
+//! `widen_imprecise_scalars`, which goes through all frames, v6.12.
 
 use regalloc2::OperandKind;
 use smallvec::SmallVec;
 
-use super::super::isel::{Block, InstKind, IselFunction, Rhs};
+use super::super::isel::{Block, InstKind, IselFunction, Rhs, Target};
 use super::super::regalloc::{Move, Registers, ValueLocation, operands};
 use super::negated;
 use crate::bpf::{JmpOp, Reg, Width};
@@ -59,6 +61,9 @@ impl KnownBounds {
     fn step(&mut self, kind: &InstKind, regs: &[Reg]) {
         let defined = operands(kind).iter().position(|operand| operand.kind() == OperandKind::Def);
         match (kind, defined.map(|at| regs[at])) {
+            (InstKind::Call { target: Target::Helper(helper), .. }, _) if !helper.calls_back() => {
+                self.0.retain(|(known, _)| known.is_kept_by_calls());
+            }
             (InstKind::Call { .. } | InstKind::Params(_), _) => self.0.clear(),
             (InstKind::Const { value, .. }, Some(dst)) => {
                 let bound = i32::try_from(*value).ok().and_then(|value| value.checked_add(1));
@@ -103,45 +108,32 @@ impl KnownBounds {
     }
 }
 
-/// The bounds at the start of each block.
+/// The bounds at the start of each block: the strongest that agree along all edges.
 fn on_entry(function: &IselFunction, registers: &Registers, first_inst: &[usize]) -> Vec<KnownBounds> {
-    let mut edges: Vec<Vec<(usize, usize)>> = vec![Vec::new(); function.blocks.len()];
-    for (from, block) in function.blocks.iter().enumerate() {
-        for (edge, to) in block.successors.iter().enumerate() {
-            edges[*to].push((from, edge));
+    let mut starts: Vec<Option<KnownBounds>> = vec![None; function.blocks.len()];
+    starts[0] = Some(KnownBounds::default());
+    let mut is_changed = true;
+    // Ends: a bound only rises to another of the function's constants, or is lost.
+    while std::mem::take(&mut is_changed) {
+        for (from, block) in function.blocks.iter().enumerate() {
+            let Some(start) = starts[from].clone() else { continue };
+            let end = start.through(block, first_inst[from], registers, |_, _, _| ());
+            for (edge, to) in block.successors.iter().enumerate() {
+                let mut known = end.clone();
+                if let Some((reg, bound)) = branched(function, registers, first_inst, from, edge) {
+                    known.set(reg, Some(bound));
+                }
+                if let Some(before) = &starts[*to] {
+                    let mut both = before.clone();
+                    both.meet(&known);
+                    known = both;
+                }
+                is_changed |= starts[*to].as_ref() != Some(&known);
+                starts[*to] = Some(known);
+            }
         }
     }
-    let branched = |(from, edge): (usize, usize)| branched(function, registers, first_inst, from, edge);
-    // One pass, not a fixed point: blocks start from the branch on their only incoming edge. That is enough
-    // for blocks with several predecessors.
-    let of_branch = |edges: &[(usize, usize)]| match edges {
-        [edge] => KnownBounds(branched(*edge).into_iter().collect()),
-        _ => KnownBounds::default(),
-    };
-    let ends: Vec<KnownBounds> = function
-        .blocks
-        .iter()
-        .enumerate()
-        .map(|(at, block)| of_branch(&edges[at]).through(block, first_inst[at], registers, |_, _, _| ()))
-        .collect();
-    let on_edge = |edge: &(usize, usize)| {
-        let mut known = ends[edge.0].clone();
-        if let Some((reg, bound)) = branched(*edge) {
-            known.set(reg, Some(bound));
-        }
-        known
-    };
-    let meet = |mut known: KnownBounds, edge: &(usize, usize)| {
-        known.meet(&on_edge(edge));
-        known
-    };
-    edges
-        .iter()
-        .map(|edges| match edges.split_first() {
-            None => KnownBounds::default(),
-            Some((first, rest)) => rest.iter().fold(on_edge(first), meet),
-        })
-        .collect()
+    starts.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 /// The bound that the branch at a block's end proves for a register on one of its two edges. A 32-bit

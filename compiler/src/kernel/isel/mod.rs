@@ -16,7 +16,7 @@ use regalloc2::VReg;
 pub use select::select;
 
 use super::mir::core::{CoreField, CoreQuestion};
-use super::mir::{Count, Kfunc, MapSymbol, Size};
+use super::mir::{Count, Helper, Kfunc, MapSymbol, Size};
 use crate::bpf::{AluOp, JmpOp, Narrow, SwapBits, Width};
 use crate::hir::{ExternId, FuncId, GlobalId, KernelVariableId};
 use crate::source::Span;
@@ -59,8 +59,8 @@ pub enum Symbol {
 /// The callee of a call instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A kernel helper, by its number.
-    Helper(u32),
+    /// A kernel helper.
+    Helper(Helper),
     /// A kernel function that the compiler itself uses.
     Kfunc(Kfunc),
     /// A helper or function of the kernel that the script names.

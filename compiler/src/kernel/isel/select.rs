@@ -1,7 +1,7 @@
 //! Selects machine instructions for MIR.
 //!
 //! Constants and addresses are rematerialised at every use: an immediate or one instruction costs less than a
-//! register held across a call. A comparison that is only used by a branch is fused with it.
+//! register held across a call. A few that stand in a register already are used from there until the next call. A comparison that is only used by a branch is fused with it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use super::patterns::Patterns;
 use super::uses::{Uses, takes_answer};
 use super::{Base, Block, Inst, InstKind, IselFunction, Rhs, Symbol, Target};
 use crate::bpf::{self, AluOp, JmpOp, SwapBits, Width};
-use crate::hir::GlobalId;
 use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
 use crate::kernel::mir::core::{CoreField, CoreQuestion};
@@ -41,7 +40,7 @@ pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
         uses: Uses::new(function, &whole_order, cpu),
         patterns: Patterns::new(function, &whole_order),
         cpu,
-        addresses: Vec::new(),
+        leaves: Vec::new(),
         ends: vec![None; order.len()],
         next_register: 0,
         position,
@@ -99,11 +98,18 @@ fn in_order(blocks: Vec<Block>, edges: Vec<Block>) -> Vec<Block> {
     order.into_iter().map(|old| std::mem::take(&mut all[old])).collect()
 }
 
-/// The registers that hold addresses, each for a byte offset in a global variable.
-type GlobalAddresses = Vec<((GlobalId, u32), VReg)>;
+/// A value that one instruction without operands makes.
+#[derive(Clone, Copy, PartialEq)]
+enum Leaf {
+    Constant(u64),
+    Address(Symbol),
+}
 
-/// How many addresses are kept in registers at the same time.
-const MAX_ADDRESSES: usize = 3;
+/// Registers that hold leaves.
+type Leaves = Vec<(Leaf, VReg)>;
+
+/// How many leaves are kept in registers at the same time.
+const MAX_LEAVES: usize = 3;
 
 struct Selector<'a> {
     function: &'a mir::MirFunction,
@@ -113,10 +119,10 @@ struct Selector<'a> {
     /// Known bits of the numbers that must stay below a bound; `None` if there are none.
     patterns: Option<Patterns>,
     cpu: Cpu,
-    /// Registers that hold addresses of global variables here. Calls clear the list.
-    addresses: GlobalAddresses,
+    /// Registers that hold leaves here. Calls clear the list.
+    leaves: Leaves,
     /// The same at the end of each block visited so far.
-    ends: Vec<Option<GlobalAddresses>>,
+    ends: Vec<Option<Leaves>>,
     next_register: usize,
     position: IndexVec<mir::Block, usize>,
     predecessors: Predecessors,
@@ -138,7 +144,7 @@ impl Selector<'_> {
         let data = &function.blocks[id];
         let params: Vec<_> = data.params.iter().map(|value| self.define(*value)).collect();
         self.block = Block { insts: Vec::with_capacity(data.insts.len() + 4), ..Block::default() };
-        self.addresses = self.at_start(id);
+        self.leaves = self.at_start(id);
         self.span = data.insts.first().map_or(data.span, |inst| inst.span);
         if id == function.entry() {
             self.push(InstKind::Params(params));
@@ -150,20 +156,20 @@ impl Selector<'_> {
             self.inst(inst);
         }
         self.span = data.span;
-        self.terminator(&data.term);
+        self.terminator(id, &data.term);
         let position = self.position[id];
-        self.ends[position] = Some(std::mem::take(&mut self.addresses));
+        self.ends[position] = Some(std::mem::take(&mut self.leaves));
         std::mem::take(&mut self.block)
     }
 
-    /// The addresses that the block's only predecessor has left in registers.
-    fn at_start(&self, id: mir::Block) -> GlobalAddresses {
-        match self.predecessors[id] {
-            [only] => self.ends.get(self.position[only]).cloned().flatten().unwrap_or_default(),
-            // Both edges of a branch.
-            [first, second] if first == second => self.ends[self.position[first]].clone().unwrap_or_default(),
-            _ => Vec::new(),
-        }
+    /// The leaves that all predecessors of a block have left in registers: none at the header of a loop, where
+    /// one predecessor is still to come.
+    fn at_start(&self, id: mir::Block) -> Leaves {
+        let mut ends = self.predecessors[id].iter().map(|from| self.ends.get(self.position[*from])?.as_ref());
+        let Some(Some(first)) = ends.next() else { return Vec::new() };
+        let mut leaves = first.clone();
+        ends.for_each(|end| leaves.retain(|leaf| end.is_some_and(|end| end.contains(leaf))));
+        leaves
     }
 
     fn push(&mut self, kind: InstKind) {
@@ -199,52 +205,53 @@ impl Selector<'_> {
 
     /// A register that holds the value.
     fn register(&mut self, value: Value) -> VReg {
-        let kind = match self.ops[value] {
-            Some(Op::Const(bits)) => {
-                let dst = self.fresh();
-                (dst, InstKind::Const { dst, value: *bits })
-            }
+        match self.ops[value] {
+            Some(Op::Const(bits)) => self.leaf(Leaf::Constant(*bits)),
             Some(Op::StackAddr { slot, offset }) => {
-                let dst = self.fresh();
-                (dst, InstKind::FrameAddr { dst, offset: self.frame_offset(*slot, *offset) })
+                let (dst, offset) = (self.fresh(), self.frame_offset(*slot, *offset));
+                self.push(InstKind::FrameAddr { dst, offset });
+                dst
             }
             Some(Op::GlobalAddr { global, offset }) => {
-                let known = self.addresses.iter().find(|(one, _)| *one == (*global, *offset));
-                if let Some((_, register)) = known {
-                    return *register;
-                }
-                let dst = self.fresh();
-                if self.addresses.len() == MAX_ADDRESSES {
-                    self.addresses.remove(0);
-                }
-                self.addresses.push(((*global, *offset), dst));
-                (dst, InstKind::Address { dst, symbol: Symbol::Global(*global, *offset) })
+                self.leaf(Leaf::Address(Symbol::Global(*global, *offset)))
             }
-            Some(Op::MapAddr(map)) => {
-                let dst = self.fresh();
-                (dst, InstKind::Address { dst, symbol: Symbol::Map(*map) })
-            }
-            Some(Op::FunctionAddr(id)) => {
-                let dst = self.fresh();
-                (dst, InstKind::Address { dst, symbol: Symbol::Function(*id) })
-            }
-            Some(Op::CountAddr(count)) => {
-                let dst = self.fresh();
-                (dst, InstKind::Address { dst, symbol: Symbol::Count(*count) })
-            }
-            Some(Op::KernelAddr(id)) => {
-                let dst = self.fresh();
-                (dst, InstKind::Address { dst, symbol: Symbol::KernelVariable(*id) })
-            }
+            Some(Op::MapAddr(map)) => self.leaf(Leaf::Address(Symbol::Map(*map))),
+            Some(Op::FunctionAddr(id)) => self.leaf(Leaf::Address(Symbol::Function(*id))),
+            Some(Op::CountAddr(count)) => self.leaf(Leaf::Address(Symbol::Count(*count))),
+            Some(Op::KernelAddr(id)) => self.leaf(Leaf::Address(Symbol::KernelVariable(*id))),
             // These need no instruction: they share the register of their operand.
             Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {
-                return self.register(*inner);
+                self.register(*inner)
             }
-            Some(Op::Truncate(inner)) if !self.uses.wide[value] => return self.register(*inner),
-            _ => return self.define(value),
-        };
-        self.push(kind.1);
-        kind.0
+            Some(Op::Truncate(inner)) if !self.uses.wide[value] => self.register(*inner),
+            _ => self.define(value),
+        }
+    }
+
+    /// A register that holds the leaf: one that has it already, or a new one.
+    fn leaf(&mut self, leaf: Leaf) -> VReg {
+        if let Some((_, register)) = self.leaves.iter().find(|(one, _)| *one == leaf) {
+            return *register;
+        }
+        let dst = self.fresh();
+        if self.leaves.len() == MAX_LEAVES {
+            self.leaves.remove(0);
+        }
+        self.leaves.push((leaf, dst));
+        self.push(match leaf {
+            Leaf::Constant(value) => InstKind::Const { dst, value },
+            Leaf::Address(symbol) => InstKind::Address { dst, symbol },
+        });
+        dst
+    }
+
+    /// A register for a value that is moved to a certain register: a call's argument or a block's parameter. A
+    /// leaf has one of its own, because a copy would cost as much.
+    fn passed(&mut self, value: Value) -> VReg {
+        let leaves = std::mem::take(&mut self.leaves);
+        let register = self.register(value);
+        self.leaves = leaves;
+        register
     }
 
     /// Bytes from the top of the frame, negative.
@@ -575,10 +582,10 @@ impl Selector<'_> {
     }
 
     fn call(&mut self, callee: Callee, args: &[Value], result: Option<Value>) {
-        self.addresses.clear();
-        let args: Vec<_> = args.iter().map(|arg| self.register(*arg)).collect();
+        let args: Vec<_> = args.iter().map(|arg| self.passed(*arg)).collect();
+        self.leaves.clear();
         let target = match callee {
-            Callee::Helper(helper) => Target::Helper(helper.number()),
+            Callee::Helper(helper) => Target::Helper(helper),
             Callee::Kfunc(kfunc) => Target::Kfunc(kfunc),
             Callee::MapIter(_) | Callee::TaskId(_) => {
                 unreachable!("passes replace it, or the script is refused")
@@ -602,14 +609,14 @@ impl Selector<'_> {
         }
     }
 
-    fn terminator(&mut self, term: &Terminator) {
+    fn terminator(&mut self, from: mir::Block, term: &Terminator) {
         match term {
             Terminator::Return(value) => {
-                let value = self.register(*value);
+                let value = self.passed(*value);
                 self.push(InstKind::Return { value });
             }
             Terminator::Jump(target) => {
-                let args = target.args.iter().map(|arg| self.register(*arg)).collect();
+                let args = target.args.iter().map(|arg| self.passed(*arg)).collect();
                 self.block.successors.push(self.position[target.block]);
                 self.block.args.push(args);
                 self.push(InstKind::Jump);
@@ -619,10 +626,14 @@ impl Selector<'_> {
                 let function = self.function;
                 let targets = [then, otherwise]
                     .map(|to| passed_on(function, &self.predecessors, to.block).unwrap_or(to));
-                let early = targets.iter().position(|target| self.is_constant(target));
+                let early = (0..2).find(|at| {
+                    // Beside a back edge they would be set in each iteration.
+                    let repeats = self.position[targets[1 - at].block] <= self.position[from];
+                    self.is_constant(targets[*at]) && !repeats
+                });
                 let mut early_args = early.map(|at| {
                     let args = targets[at].args.iter();
-                    (at, args.map(|arg| self.register(*arg)).collect())
+                    (at, args.map(|arg| self.passed(*arg)).collect())
                 });
                 self.push(InstKind::Branch { op, width, lhs, rhs });
                 for (at, target) in targets.into_iter().enumerate() {
@@ -649,12 +660,10 @@ impl Selector<'_> {
             return to;
         }
         let outer = std::mem::take(&mut self.block);
-        let addresses = self.addresses.clone();
-        let args = early_args.unwrap_or_else(|| target.args.iter().map(|arg| self.register(*arg)).collect());
+        let args = early_args.unwrap_or_else(|| target.args.iter().map(|arg| self.passed(*arg)).collect());
         self.push(InstKind::Jump);
         self.block.successors.push(to);
         self.block.args.push(args);
-        self.addresses = addresses;
         self.edges.push(std::mem::replace(&mut self.block, outer));
         self.first_edge + self.edges.len() - 1
     }

@@ -40,6 +40,11 @@ impl Bounds {
         constant.map_or(self, |bits| Bounds { least: bits, most: bits })
     }
 
+    /// The bounds of a number that is within one of both.
+    pub fn or(self, other: Bounds) -> Bounds {
+        Bounds { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+
     /// The intersection of both bounds. If it is empty, the code is unreachable, and `self` is returned.
     pub fn within(self, other: Bounds) -> Bounds {
         let both = Bounds { least: self.least.max(other.least), most: self.most.min(other.most) };

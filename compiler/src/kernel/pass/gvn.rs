@@ -39,6 +39,7 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
         leaves: LeaderTable::new(function.values.len()),
         known: KnownConditions::default(),
         bounds: Scoped::default(),
+        joined: FastMap::default(),
         within: Scoped::default(),
         checked: Scoped::default(),
         hoisted: Vec::with_capacity(function.blocks[function.entry()].insts.len() + 8),
@@ -187,6 +188,8 @@ struct Gvn<'a> {
     known: KnownConditions,
     /// Bounds of numbers that branches prove, each with the block that the branch enters.
     bounds: Scoped<Value, (Bounds, Block)>,
+    /// Bounds of block parameters, from all their arguments.
+    joined: FastMap<Value, Bounds>,
     /// For a packet pointer and an end, the most bytes that are known to exist at the pointer, and the least
     /// that are known not to.
     within: Scoped<(Value, Value), (u32, u32)>,
@@ -213,6 +216,7 @@ impl Gvn<'_> {
             }
             open.push((block, Some(self.marks())));
             self.edge(block);
+            self.joined(block);
             self.block(block);
             open.extend(below[block].iter().map(|next| (*next, None)));
         }
@@ -267,6 +271,25 @@ impl Gvn<'_> {
         if let Some(bounds) = bounds {
             let bounds = self.bounds_of(number).within(bounds);
             self.bounds.set(number, (bounds, block));
+        }
+    }
+
+    /// Adds the bounds of the block's parameters that the definitions of all their arguments prove.
+    fn joined(&mut self, block: Block) {
+        let from = self.predecessors[block].iter().map(|from| &self.function.blocks[*from].term);
+        let passed: Vec<&[Value]> = from
+            .flat_map(Terminator::targets)
+            .filter(|target| target.block == block)
+            .map(|target| target.args.as_slice())
+            .collect();
+        for (index, param) in self.function.blocks[block].params.iter().enumerate() {
+            let Some(width) = self.function.values[*param].bits() else { continue };
+            let each =
+                passed.iter().map(|args| self.defined_bounds(self.number(self.replacements.resolve(args[index]))));
+            let all = each.reduce(Bounds::or);
+            if let Some(bounds) = all.filter(|all| all.most < bounds::greatest(width)) {
+                self.joined.insert(*param, bounds);
+            }
         }
     }
 
@@ -448,11 +471,17 @@ impl Gvn<'_> {
     /// The bounds of a number, from its definition and from dominating branches.
     fn bounds_of(&self, value: Value) -> Bounds {
         let number = self.number(value);
-        let proven = bounds::proven(&self.ops, &self.function.values, number);
+        let defined = self.defined_bounds(number);
         match self.bounds.get(&number) {
-            Some((bounds, _)) => proven.within(*bounds),
-            None => proven,
+            Some((bounds, _)) => defined.within(*bounds),
+            None => defined,
         }
+    }
+
+    /// The bounds of a number from its definition alone.
+    fn defined_bounds(&self, number: Value) -> Bounds {
+        let joined = self.joined.get(&number).copied();
+        joined.unwrap_or_else(|| bounds::proven(&self.ops, &self.function.values, number))
     }
 
     fn finish(self) -> Changes {

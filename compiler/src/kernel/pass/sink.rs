@@ -73,6 +73,7 @@ fn is_arithmetic(op: &Op) -> bool {
             | Op::SignExtend(_)
             | Op::ZeroExtend(_)
             | Op::Truncate(_)
+            | Op::Below { .. }
     )
 }
 
