@@ -284,8 +284,9 @@ impl Gvn<'_> {
             .collect();
         for (index, param) in self.function.blocks[block].params.iter().enumerate() {
             let Some(width) = self.function.values[*param].bits() else { continue };
-            let each =
-                passed.iter().map(|args| self.defined_bounds(self.number(self.replacements.resolve(args[index]))));
+            let each = passed
+                .iter()
+                .map(|args| self.defined_bounds(self.number(self.replacements.resolve(args[index]))));
             let all = each.reduce(Bounds::or);
             if let Some(bounds) = all.filter(|all| all.most < bounds::greatest(width)) {
                 self.joined.insert(*param, bounds);
