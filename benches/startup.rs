@@ -86,8 +86,8 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
         all
     };
     let in_host = |workers: Option<WorkerProgram>, file: &Path| {
-        let host = Host::new()?.with_cache(Cache::open(&cache)?);
-        let host = workers.into_iter().fold(host, Host::with_workers);
+        let host = workers.map_or_else(Host::new, |workers| Ok(Host::of_workers(workers)))?;
+        let host = host.with_cache(Cache::open(&cache)?);
         anyhow::Ok(Start::Plugin(Box::new(host), file.to_owned()))
     };
     let row = |name, short, arguments| Row { name, short, start: Start::Command(arguments) };

@@ -68,10 +68,9 @@ impl Subject {
     }
 
     fn of_plugin_in(isolation: Isolation, name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
-        let host = Host::new()?;
         let host = match isolation {
-            Isolation::Process => host.with_workers(WorkerProgram::of_this_program()),
-            Isolation::None | Isolation::Thread => host,
+            Isolation::Process => Host::of_workers(WorkerProgram::of_this_program()),
+            Isolation::None | Isolation::Thread => Host::new()?,
         };
         Ok(Subject { name, prepared: host.prepare(&Plugin::from_bytes(bytes)?)?, isolation })
     }

@@ -44,12 +44,20 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates the engine.
+    /// Creates the engine. Plugins run on threads of this process.
     ///
     /// # Errors
     /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Host, EngineError> {
         Ok(Host { engine: Engine::new()?, cache: None, offer: None, workers: None })
+    }
+
+    /// Runs each plugin in a process of its own, which has nothing but a socket to this one: see
+    /// [`worker`](crate::worker).
+    #[must_use]
+    pub fn of_workers(workers: WorkerProgram) -> Host {
+        workers.start_ahead();
+        Host { engine: Engine::when_used(), cache: None, offer: None, workers: Some(workers) }
     }
 
     /// Returns the cache, if there is one.
@@ -80,14 +88,6 @@ impl Host {
         Host { engine: self.engine.with_compile_time(compile_time), ..self }
     }
 
-    /// Runs each plugin in a process of its own, which has nothing but a socket to this one: see
-    /// [`worker`](crate::worker). Without it, plugins run on threads of this process.
-    #[must_use]
-    pub fn with_workers(self, workers: WorkerProgram) -> Host {
-        workers.start_ahead();
-        Host { workers: Some(workers), ..self }
-    }
-
     /// Whether plugins run in processes of their own.
     pub fn has_workers(&self) -> bool {
         self.workers.is_some()
@@ -107,7 +107,7 @@ impl Host {
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let mut objects = plugin.object_set()?;
         objects.choose(bpf::has_function);
-        let file = OnceLock::new();
+        let (file, loader) = (OnceLock::new(), OnceLock::new());
         let (form, code) = match &self.workers {
             None => self.prepare_here(plugin)?,
             Some(_) if self.offer.is_some() => {
@@ -119,11 +119,24 @@ impl Host {
                 if objects.own().is_some() {
                     program.start_loader_ahead();
                 }
-                // If it cannot be written, the run says why.
+                // What fails here the run does again, and says why.
                 let write = || objects.own().and_then(|object| ObjectFile::of(object).ok()).map(Arc::new);
-                self.prepare_worker(plugin, program, || {
+                let load = || objects.own().and_then(|object| Loader::start(program, object, true).ok());
+                let meanwhile = || {
+                    loader.get_or_init(load);
                     file.get_or_init(write).as_ref().map(|file| file.kernel_part());
-                })?
+                    // The thread that answers the worker's calls needs it.
+                    let _ = self.engine.inner();
+                };
+                let (ready, worker_code, code) = self.prepare_worker(plugin, program, meanwhile)?;
+                let form = WorkerForm {
+                    program: program.clone(),
+                    code: worker_code,
+                    lists_tests: ready.lists_tests,
+                    ready: Mutex::new(Some(ready)),
+                    loader: Mutex::new(loader.into_inner().flatten()),
+                };
+                (Form::Apart(form), code)
             }
         };
         Ok(PreparedPlugin {
@@ -152,12 +165,13 @@ impl Host {
         Ok((Form::Here { prepared, functions }, code))
     }
 
+    /// Starts a worker with the code of a plugin; acts while it loads that.
     fn prepare_worker(
         &self,
         plugin: &Plugin,
         program: &WorkerProgram,
         meanwhile: impl Fn(),
-    ) -> Result<(Form, CodeOrigin), PluginError> {
+    ) -> Result<(Worker, worker::PluginCode, CodeOrigin), PluginError> {
         let start = |anew| {
             let (code, origin) = self.engine.trusted_code(plugin, self.cache.as_ref(), anew)?;
             let code = worker::PluginCode::new(&code, plugin)
@@ -170,10 +184,7 @@ impl Host {
             started = start(true)?;
         }
         let (started, code, origin) = started;
-        let ready = started.map_err(PluginError::from)?;
-        let lists_tests = ready.lists_tests;
-        let (program, ready) = (program.clone(), Mutex::new(Some(ready)));
-        Ok((Form::Apart(WorkerForm { program, code, lists_tests, ready }), origin))
+        Ok((started.map_err(PluginError::from)?, code, origin))
     }
 }
 
@@ -210,6 +221,8 @@ struct WorkerForm {
     lists_tests: bool,
     /// The process that has shown that the code fits; the first run takes it.
     ready: Mutex<Option<Worker>>,
+    /// The process that will load its object; the first run takes it.
+    loader: Mutex<Option<Loader>>,
 }
 
 impl WorkerForm {
@@ -217,6 +230,27 @@ impl WorkerForm {
     fn worker(&self) -> Result<Worker, PluginError> {
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
         ready.map_or_else(|| Worker::start(&self.program, &self.code).map_err(PluginError::from), Ok)
+    }
+
+    /// Returns a process that will load an object, confined or not.
+    fn loader(&self, object: &PluginObject, confine: bool) -> io::Result<Loader> {
+        let ready = self.loader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ready.filter(|_| confine).map_or_else(|| Loader::start(&self.program, object, confine), Ok)
+    }
+}
+
+/// A process that loads an object, and drops its other rights meanwhile.
+struct Loader {
+    /// Ended when this is dropped.
+    process: Grandchild,
+    starting: StartingLoader,
+}
+
+impl Loader {
+    fn start(program: &WorkerProgram, object: &PluginObject, confine: bool) -> io::Result<Loader> {
+        let Forked { process, socket } = program.start_loader()?;
+        let starting = StartingLoader::of(socket, confine::loader_rights(object, confine))?;
+        Ok(Loader { process, starting })
     }
 }
 
@@ -405,8 +439,8 @@ impl PreparedPlugin {
             Err(error) => return Outcome::Failed(error.to_string()),
         };
         // Ended when the run has: the plugin's thread may end no process.
-        let (_loader, loader_socket) = match self.loader(form, &options) {
-            Ok(Some(Forked { process, socket })) => (Some(process), Some(socket)),
+        let (_loader, loader) = match self.loader(form, &options) {
+            Ok(Some(Loader { process, starting })) => (Some(process), Some(starting)),
             Ok(None) => (None, None),
             Err(error) => {
                 return Outcome::Failed(format!("{}: no process loads its object: {error}", options.name));
@@ -418,7 +452,7 @@ impl PreparedPlugin {
         let run = WorkerRun {
             engine: self.engine.clone(),
             asked: self.asked(),
-            loader: loader_socket,
+            loader,
             pid: worker.pid(),
             answers: Arc::clone(&answers),
         };
@@ -457,9 +491,9 @@ impl PreparedPlugin {
     }
 
     /// Starts the loader of the object, if the run has one.
-    fn loader(&self, form: &WorkerForm, options: &RunOptions) -> io::Result<Option<Forked<Grandchild>>> {
-        let has_object = self.objects.own().is_some() && !matches!(options.calls, Calls::Replayed(_));
-        has_object.then(|| form.program.start_loader()).transpose()
+    fn loader(&self, form: &WorkerForm, options: &RunOptions) -> io::Result<Option<Loader>> {
+        let object = self.objects.own().filter(|_| !matches!(options.calls, Calls::Replayed(_)));
+        object.map(|object| form.loader(object, options.confine)).transpose()
     }
 
     /// Links the plugin with the implementation of its host calls.
@@ -570,8 +604,8 @@ fn with_lost_output(outcome: Outcome, state: &State) -> Outcome {
 struct WorkerRun {
     engine: Engine,
     asked: Asked,
-    /// The socket to the loader of its object.
-    loader: Option<FileOfOne>,
+    /// The loader of its object.
+    loader: Option<StartingLoader>,
     /// The process, whose only thread is the plugin's own.
     pid: i32,
     /// Whether it waits for an answer.
@@ -610,7 +644,10 @@ impl WorkerRun {
         if answers == Answers::Host {
             state.pass_on();
         }
-        let mut store = Store::new(self.engine.inner(), state);
+        let mut store = match self.engine.inner() {
+            Ok(engine) => Store::new(engine, state),
+            Err(error) => return Ok(Outcome::Failed(error.to_string())),
+        };
         let mut serving = worker::Serving {
             socket,
             functions: &served,
@@ -644,8 +681,8 @@ fn instantiate(
 struct ApartFrom<'a> {
     /// The sockets to its worker.
     sockets: [BorrowedFd<'a>; 2],
-    /// The socket to the loader of its object.
-    loader: Option<FileOfOne>,
+    /// The loader of its object.
+    loader: Option<StartingLoader>,
 }
 
 /// What the host reads for the texts that it makes for a plugin.
@@ -698,11 +735,7 @@ fn state(
     let admitted = asked.allowed(&options)?;
     let no_loader =
         |error: io::Error| Outcome::Failed(format!("{}: no process loads its object: {error}", options.name));
-    // It drops its rights while this thread goes on.
-    let loader = loader.flatten().zip(admitted.as_ref()).map(|(socket, admitted)| {
-        StartingLoader::of(socket, confine::loader_rights(admitted.object(), confine)).map_err(no_loader)
-    });
-    let loader = loader.transpose()?;
+    let loader = loader.flatten().filter(|_| admitted.is_some());
     let displays = DisplayNeeds::of(admitted.as_ref().map(Admitted::object), functions, &options);
     let confinement = confine.then(|| {
         let object = admitted.as_ref().map(Admitted::object);

@@ -70,8 +70,9 @@ pub fn serve(arguments: &[OsString]) -> io::Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads() as usize).build_global();
         pool.unwrap_or_else(|_| end_without_threads());
         let compile = move || -> Result<Vec<u8>, String> {
-            let engine = Engine::of_compiler().map_err(|error| error.to_string())?;
-            let compiled = engine.inner().precompile_component(&component);
+            let engine = Engine::of_compiler();
+            let inner = engine.inner().map_err(|error| error.to_string())?;
+            let compiled = inner.precompile_component(&component);
             compiled.map_err(|error| format!("the component is not valid: {}", engine_words(&error)))
         };
         let compiler = thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -31,10 +31,18 @@ pub(super) const COMPILER_STACK_BYTES: usize = 64 << 20;
 /// The Wasm engine; one per process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    inner: wasmtime::Engine,
+    inner: Arc<LazyEngine>,
     compile_time: Duration,
     compile_bytes: u64,
     apart: Option<Apart>,
+}
+
+/// What makes wasmtime's engine when it is first used: that takes as long as to start a process.
+#[derive(Debug)]
+struct LazyEngine {
+    /// Whether several threads compile.
+    compiles_in_parallel: bool,
+    made: OnceLock<wasmtime::Engine>,
 }
 
 /// The engine rejects its configuration on this machine, for the reason in the text.
@@ -72,20 +80,39 @@ impl Engine {
     /// # Errors
     /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Engine, EngineError> {
-        let mut config = Config::new();
-        Engine::with_config(config.parallel_compilation(false))
+        let engine = Engine::when_used();
+        engine.inner()?;
+        Ok(engine)
     }
 
-    /// Creates the engine of a process that compiles and ends.
+    /// Returns an engine as [`Engine::new`], which is created when it is first used.
+    pub(crate) fn when_used() -> Engine {
+        Engine::lazy(false)
+    }
+
+    /// Returns the engine of a process that compiles and ends.
+    pub(super) fn of_compiler() -> Engine {
+        Engine::lazy(true)
+    }
+
+    fn lazy(compiles_in_parallel: bool) -> Engine {
+        let inner = Arc::new(LazyEngine { compiles_in_parallel, made: OnceLock::new() });
+        let policy = Policy::observing();
+        let compile_bytes = policy.limit(Limit::CompileBytes);
+        Engine { inner, compile_time: policy.compile_time(), compile_bytes, apart: None }
+    }
+
+    /// Returns the wasmtime engine.
     ///
     /// # Errors
     /// As [`Engine::new`].
-    pub(super) fn of_compiler() -> Result<Engine, EngineError> {
-        Engine::with_config(&mut Config::new())
-    }
-
-    fn with_config(config: &mut Config) -> Result<Engine, EngineError> {
+    pub fn inner(&self) -> Result<&wasmtime::Engine, EngineError> {
+        if let Some(made) = self.inner.made.get() {
+            return Ok(made);
+        }
+        let mut config = Config::new();
         config
+            .parallel_compilation(self.inner.compiles_in_parallel)
             .cranelift_opt_level(OptLevel::Speed)
             .epoch_interruption(true)
             .max_wasm_stack(MAX_WASM_STACK_BYTES)
@@ -94,10 +121,8 @@ impl Engine {
             .with_host_memory(Arc::new(memory::Creator))
             // Images apply only to memories that the engine allocates itself.
             .memory_init_cow(false);
-        let inner = wasmtime::Engine::new(config).map_err(|error| EngineError(engine_words(&error)))?;
-        let policy = Policy::observing();
-        let compile_bytes = policy.limit(Limit::CompileBytes);
-        Ok(Engine { inner, compile_time: policy.compile_time(), compile_bytes, apart: None })
+        let made = wasmtime::Engine::new(&config).map_err(|error| EngineError(engine_words(&error)))?;
+        Ok(self.inner.made.get_or_init(|| made))
     }
 
     /// Sets the limit on the time for compiling the code of one plugin.
@@ -127,7 +152,7 @@ impl Engine {
     /// # Errors
     /// [`PluginError::Component`] if another engine compiled it.
     pub(crate) fn loaded(&self, code: &TrustedCode) -> Result<Component, PluginError> {
-        sys::load(&self.inner, code).map_err(|error| {
+        sys::load(self.inner()?, code).map_err(|error| {
             PluginError::Component(format!("its code cannot be loaded: {}", engine_words(&error)))
         })
     }
@@ -136,7 +161,7 @@ impl Engine {
     /// continues until it is done or the process ends.
     fn compile_here(&self, plugin: &Plugin) -> Result<Component, PluginError> {
         let (done, result) = mpsc::channel();
-        let (engine, bytes) = (self.inner.clone(), plugin.bytes().to_vec());
+        let (engine, bytes) = (self.inner()?.clone(), plugin.bytes().to_vec());
         // The receiver is gone after a timeout.
         let compile = move || drop(done.send(Component::new(&engine, bytes)));
         let compiler = thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
@@ -193,7 +218,7 @@ impl Engine {
         cache: Option<&Cache>,
         anew: bool,
     ) -> Result<(TrustedCode, CodeOrigin), PluginError> {
-        let entry = cache.map(|cache| (cache, EntryName::new(plugin.bytes(), self.compatibility())));
+        let entry = cache.map(|cache| (cache, EntryName::new(plugin.bytes(), compatibility())));
         if let Some((cache, name)) = entry.as_ref().filter(|_| !anew)
             && let Some(code) = cache.load(name)
         {
@@ -220,24 +245,16 @@ impl Engine {
     /// Returns the functions of the contract that a component imports and so may call, as
     /// `perf.[static]event.named`.
     pub(crate) fn functions(&self, component: &Component) -> BTreeSet<String> {
-        let ty = component.component_type();
+        let (ty, engine) = (component.component_type(), component.engine());
         let mut functions = BTreeSet::new();
-        for (interface, item) in ty.imports(&self.inner) {
+        for (interface, item) in ty.imports(engine) {
             let interface = interface_name(interface);
             if let ComponentItem::ComponentInstance(instance) = item.ty {
-                let of = instance.exports(&self.inner).map(|(name, _)| format!("{interface}.{name}"));
+                let of = instance.exports(engine).map(|(name, _)| format!("{interface}.{name}"));
                 functions.extend(of.collect::<Vec<_>>());
             }
         }
         functions
-    }
-
-    /// Hashes the properties of the engine that compiled code depends on. A different hash for the same
-    /// properties only costs a compilation: compatibility is checked again when code is loaded.
-    fn compatibility(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.inner.precompile_compatibility_hash().hash(&mut hasher);
-        hasher.finish()
     }
 
     /// Makes every running guest check whether it must end.
@@ -245,11 +262,38 @@ impl Engine {
     /// The epoch is advanced only here. A ticker thread, as is usual, would wake up a hundred times a second
     /// and disturb measurements of wake-ups; the thread that watches a plugin does so every few seconds.
     pub fn interrupt(&self) {
-        self.inner.increment_epoch();
+        if let Some(made) = self.inner.made.get() {
+            made.increment_epoch();
+        }
     }
+}
 
-    /// The wasmtime engine, for linkers.
-    pub fn inner(&self) -> &wasmtime::Engine {
-        &self.inner
-    }
+/// Hashes what compiled code depends on, as far as that is known without an engine. Code for something else under this name
+/// only costs a compilation: an engine checks all when it loads code.
+fn compatibility() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), cpu_features()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Features of this CPU that code is compiled for, where it has them.
+#[cfg(target_arch = "x86_64")]
+fn cpu_features() -> [bool; 9] {
+    [
+        is_x86_feature_detected!("sse4.1"),
+        is_x86_feature_detected!("sse4.2"),
+        is_x86_feature_detected!("popcnt"),
+        is_x86_feature_detected!("lzcnt"),
+        is_x86_feature_detected!("bmi1"),
+        is_x86_feature_detected!("bmi2"),
+        is_x86_feature_detected!("avx2"),
+        is_x86_feature_detected!("fma"),
+        is_x86_feature_detected!("avx512f"),
+    ]
+}
+
+/// Features of this CPU that code is compiled for, where it has them.
+#[cfg(not(target_arch = "x86_64"))]
+fn cpu_features() -> [bool; 0] {
+    []
 }

@@ -27,6 +27,12 @@ pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
 /// would take more memory here than its four bytes there.
 const MAX_RECORDS: usize = 1024;
 
+impl From<super::EngineError> for PluginError {
+    fn from(error: super::EngineError) -> PluginError {
+        PluginError::Component(error.to_string())
+    }
+}
+
 /// Limit on the nesting of components. Tools produce two or three levels; the engine's time grows with the
 /// square of the depth.
 const MAX_DEPTH: usize = 32;

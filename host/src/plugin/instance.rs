@@ -7,7 +7,7 @@ use ks_wit::lines::Lines;
 use wasmtime::component::{self, Component, ComponentNamedList, InstancePre, Lift, Linker, Lower, TypedFunc};
 use wasmtime::{Store, UpdateDeadline};
 
-use super::engine::{Engine, engine_words};
+use super::engine::{Engine, EngineError, engine_words};
 use super::file::{Plugin, PluginError};
 use super::limits::{Computing, Limiter, Limits};
 use super::memory::{self, SharedMemory};
@@ -234,7 +234,10 @@ impl<S: PluginState> Instance<S> {
 
 impl Engine {
     /// Creates an empty linker for states of this type.
-    pub fn linker<S: PluginState>(&self) -> Linker<S> {
-        Linker::new(self.inner())
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn linker<S: PluginState>(&self) -> Result<Linker<S>, EngineError> {
+        self.inner().map(Linker::new)
     }
 }

@@ -1,6 +1,7 @@
 //! What the processes of this program have in common: how a child begins and ends, and messages between them.
 
 pub(crate) mod channel;
+pub(crate) mod cpu;
 pub(crate) mod limits;
 mod process;
 pub(crate) mod sys;

@@ -4,6 +4,7 @@
     reason = "system calls without a safe wrapper, and descriptors that are numbers in messages"
 )]
 
+use std::ffi::CStr;
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
@@ -12,6 +13,8 @@ use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal as set_handler};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::unistd::Pid;
+
+use super::cpu::OtherCpu;
 
 /// Receives bytes, and at most one descriptor; further descriptors are closed.
 pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
@@ -74,6 +77,61 @@ pub(crate) fn fork_child() -> Result<Option<OwnedFd>, Errno> {
     }
     // SAFETY: the kernel has just created this descriptor for this process, and nothing else knows its number.
     Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// A program to start, with all that its process needs: a process that is a copy of one with several threads must not
+/// allocate.
+pub(crate) struct Start<'a> {
+    pub(crate) program: &'a CStr,
+    pub(crate) arguments: &'a [&'a CStr],
+    pub(crate) environment: &'a [&'a CStr],
+    /// Standard input. If the program does not start, its process writes `not_started` of the reason there.
+    pub(crate) input: BorrowedFd<'a>,
+    /// Standard output and standard error.
+    pub(crate) output: BorrowedFd<'a>,
+    /// Where it begins.
+    pub(crate) cpu: Option<&'a OtherCpu>,
+    pub(crate) not_started: fn(Errno) -> [u8; NOT_STARTED_BYTES],
+}
+
+/// Bytes of the message of a program that does not start.
+pub(crate) const NOT_STARTED_BYTES: usize = 8;
+
+/// Starts a program in a new process group and the root folder, without waiting until it has begun.
+///
+/// Source: clone(2), execve(2), signal-safety(7).
+pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Errno> {
+    let pointers = |texts: &[&CStr]| -> Vec<*const libc::c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (pointers(start.arguments), pointers(start.environment));
+    // SAFETY: no pointers: the copy goes on with a copy of the stack.
+    let answer = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    let pid = i32::try_from(Errno::result(answer)?).map_err(|_| Errno::EOVERFLOW)?;
+    if pid != 0 {
+        return Ok(Pid::from_raw(pid));
+    }
+    start.cpu.iter().for_each(|cpu| cpu.move_there());
+    // SAFETY: this process is a copy with this thread alone, and makes system calls only, which touch nothing that another
+    // thread may have left half done. The pointers are to texts and lists that end with zero, and live on in the copy.
+    unsafe {
+        let mut none = std::mem::MaybeUninit::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        let (input, output) = (start.input.as_raw_fd(), start.output.as_raw_fd());
+        let is_ready = libc::setpgid(0, 0) == 0
+            && libc::chdir(c"/".as_ptr()) == 0
+            && libc::dup2(input, 0) == 0
+            && libc::dup2(output, 1) == 1
+            && libc::dup2(output, 2) == 2;
+        if is_ready {
+            libc::execve(start.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+        }
+        let reason = (start.not_started)(Errno::last());
+        libc::write(input, reason.as_ptr().cast(), reason.len());
+        libc::_exit(127)
+    }
 }
 
 /// Sends a signal to the process of a descriptor.

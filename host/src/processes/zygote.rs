@@ -11,13 +11,13 @@
 //! child begins in a fraction of the time of a program.
 
 use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -28,12 +28,13 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, dup2_stdin, getpid, gettid};
 
 use super::channel::{self, Received};
+use super::cpu::{self, OtherCpu};
 use super::process::{Grandchild, Process};
 use super::sys;
 use crate::confine::FileOfOne;
 
 /// The only argument of a zygote.
-const ARGUMENT: &str = "--ks-host-zygote";
+const ARGUMENT: &CStr = c"--ks-host-zygote";
 
 /// Where libbpf takes a token from that delegates BPF to a user namespace. Nothing else of the environment is passed on.
 pub(crate) const TOKEN_PATH: &str = "LIBBPF_BPF_TOKEN_PATH";
@@ -133,7 +134,7 @@ impl Program {
 
     /// Describes what is started, for messages.
     pub(crate) fn shown(&self) -> String {
-        format!("{} {ARGUMENT}", self.path.display())
+        format!("{} {}", self.path.display(), ARGUMENT.to_string_lossy())
     }
 
     fn zygote(&self) -> MutexGuard<'_, Option<Zygote>> {
@@ -169,16 +170,11 @@ impl Zygote {
 
     fn start(program: &Path) -> io::Result<Zygote> {
         let (socket, theirs) = pair()?;
-        let mut command = Command::new(program);
-        command.arg0("ks-host-child").arg(ARGUMENT).current_dir("/").env_clear();
-        if let Some(token) = std::env::var_os(TOKEN_PATH) {
-            command.env(TOKEN_PATH, token);
-        }
-        // Ctrl-C shall end only the host, which then ends its children.
-        command.process_group(0).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = spawn(command)?;
-        let pid = i32::try_from(child.id()).map_err(|_| io::ErrorKind::InvalidData)?;
-        let _process = Process::of_child(Pid::from_raw(pid));
+        let program = CString::new(program.as_os_str().as_bytes())?;
+        let token = std::env::var_os(TOKEN_PATH);
+        let token = token.map(|path| CString::new([TOKEN_PATH.as_bytes(), b"=", path.as_bytes()].concat()));
+        let wanted = Wanted { program, token: token.transpose()?, input: theirs };
+        let _process = Process::of_child(started(wanted)?);
         Ok(Zygote { socket, asked: VecDeque::new(), _process })
     }
 
@@ -191,8 +187,11 @@ impl Zygote {
     }
 
     fn fork(&mut self, kind: ChildKind) -> io::Result<Forked<ForkedChild>> {
-        if self.asked.iter().all(|asked| asked.kind != kind) {
-            self.ask(kind)?;
+        if self.asked.iter().all(|asked| asked.kind != kind)
+            && let Err(error) = self.ask(kind)
+        {
+            // One that did not start says why before it ends.
+            return Err(self.answer().err().unwrap_or(error));
         }
         loop {
             let at = self.asked.iter().position(|asked| asked.kind == kind && asked.process.is_some());
@@ -230,30 +229,65 @@ fn pair() -> io::Result<(FileOfOne, OwnedFd)> {
     Ok((ours, theirs.ok_or(io::ErrorKind::Other)?))
 }
 
-/// A program to start, and where the child is sent.
-type Wanted = (Command, Sender<io::Result<Child>>);
+/// A zygote to start.
+struct Wanted {
+    program: CString,
+    /// What it has of the environment.
+    token: Option<CString>,
+    input: OwnedFd,
+}
+
+impl Wanted {
+    /// Starts the zygote; waits no longer than for the copy of this process. Ctrl-C shall end only the host, which then ends
+    /// its children: so it is in a group of its own.
+    fn start(&self) -> io::Result<Pid> {
+        let null = File::options().write(true).open("/dev/null")?;
+        let environment: Vec<&CStr> = self.token.as_deref().into_iter().collect();
+        let started = sys::start(&sys::Start {
+            program: &self.program,
+            arguments: &[c"ks-host-child", ARGUMENT],
+            environment: &environment,
+            input: self.input.as_fd(),
+            output: null.as_fd(),
+            cpu: OtherCpu::than_this().as_ref(),
+            not_started,
+        });
+        cpu::let_it_move();
+        Ok(started?)
+    }
+}
+
+/// The answer of a zygote that did not start.
+fn not_started(errno: Errno) -> [u8; sys::NOT_STARTED_BYTES] {
+    let [a, b, c, d] = (ANSWER_BYTES as u32).to_le_bytes();
+    let [e, f, g, h] = (-(errno as i32)).to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// What the thread that starts zygotes waits for: one to start, and where its number is sent.
+type Task = (Wanted, Sender<io::Result<Pid>>);
 
 /// Starts a process from a thread that lives as long as this process: the kernel ends the zygote, and what it has forked,
 /// with the thread that started it (prctl(2), `PR_SET_PDEATHSIG`). The first thread does.
-fn spawn(mut command: Command) -> io::Result<Child> {
+fn started(wanted: Wanted) -> io::Result<Pid> {
     if gettid() == getpid() {
-        return command.spawn();
+        return wanted.start();
     }
-    static STARTER: OnceLock<Option<Sender<Wanted>>> = OnceLock::new();
+    static STARTER: OnceLock<Option<Sender<Task>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
-        let (wanted, all) = mpsc::channel::<Wanted>();
+        let (tasks, all) = mpsc::channel::<Task>();
         let start = move || {
-            for (mut command, child) in all {
+            for (wanted, pid) in all {
                 // The receiver waits.
-                let _ = child.send(command.spawn());
+                let _ = pid.send(wanted.start());
             }
         };
-        thread::Builder::new().name("workers".into()).spawn(start).ok().map(|_| wanted)
+        thread::Builder::new().name("workers".into()).spawn(start).ok().map(|_| tasks)
     });
     let no_thread = || io::Error::other("there is no thread that starts processes");
-    let (sender, child) = mpsc::channel();
-    starter.as_ref().ok_or_else(no_thread)?.send((command, sender)).map_err(|_| no_thread())?;
-    child.recv().map_err(|_| no_thread())?
+    let (sender, pid) = mpsc::channel();
+    starter.as_ref().ok_or_else(no_thread)?.send((wanted, sender)).map_err(|_| no_thread())?;
+    pid.recv().map_err(|_| no_thread())?
 }
 
 /// Runs a zygote and exits, if this process was started as one; returns otherwise. Each child calls `act` with what
@@ -263,7 +297,7 @@ pub(crate) fn serve_if_asked<P>(
     act: impl FnOnce(ChildKind, P) -> io::Result<()>,
 ) {
     let arguments: Vec<_> = std::env::args_os().skip(1).take(2).collect();
-    if arguments != [ARGUMENT] {
+    if arguments.iter().map(|argument| argument.as_bytes()).ne([ARGUMENT.to_bytes()]) {
         return;
     }
     let code = match serve(prepare, act) {
@@ -290,13 +324,21 @@ fn serve<P>(
     while let Some(Received { bytes, file: Some(socket) }) = channel::receive(broker.as_fd(), 1)? {
         let kind = ChildKind::ALL.into_iter().find(|kind| bytes == [kind.number()]);
         let kind = kind.ok_or(io::ErrorKind::InvalidData)?;
+        // A loader is asked for after a worker: then this process waits.
+        let other = if kind == ChildKind::Worker { OtherCpu::than_this() } else { None };
         let forked = match kind {
             ChildKind::Worker => sys::fork_sibling().map(|pid| pid.map(|pid| (pid.as_raw(), None))),
             ChildKind::Loader => sys::fork_child().map(|process| process.map(|process| (0, Some(process)))),
         };
         let (number, descriptor) = match forked {
-            Ok(Some(made)) => made,
+            Ok(Some(made)) => {
+                if other.is_some() {
+                    cpu::let_it_move();
+                }
+                made
+            }
             Ok(None) => {
+                other.iter().for_each(OtherCpu::move_there);
                 drop(broker);
                 dup2_stdin(socket)?;
                 return act(kind, prepared);

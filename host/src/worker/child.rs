@@ -160,7 +160,7 @@ fn work(engine: &Engine, act: impl FnOnce(&Loaded, &ExportCall, Connection) -> F
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let broker = Connection(Arc::new(io::stdin().as_fd().try_clone_to_owned()?.into()));
     // Before the broker knows that it is ready: until then the signal would end it.
-    sys::interrupt_by_signal(engine.inner())?;
+    sys::interrupt_by_signal(engine.inner().map_err(io::Error::other)?)?;
     // Before anything of the plugin is looked at: another process has made its code.
     let dropped = have_stack().and_then(|()| confine::drop_rights().map_err(|error| error.to_string()));
     let (ToWorker::Start(start), Some(code)) = broker.receive()? else { return Err(unexpected()) };

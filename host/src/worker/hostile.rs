@@ -46,7 +46,8 @@ impl HostileBroker {
             ..RunOptions::new("hostile")
         };
         let most = most_bytes(Limits::of(&options.policy).call_bytes);
-        let mut store = Store::new(self.engine.inner(), State::new(options, None, None));
+        let engine = self.engine.inner().expect("it was made");
+        let mut store = Store::new(engine, State::new(options, None, None));
         let mut answered = 0;
         while let Some((len, rest)) = messages.split_first_chunk() {
             let Some((message, rest)) = rest.split_at_checked(u16::from_le_bytes(*len).into()) else { break };

@@ -77,7 +77,7 @@ pub(crate) fn linker(
     answers: Answers,
     imported: &Arc<BTreeSet<String>>,
 ) -> Result<wasmtime::component::Linker<State>, EngineError> {
-    let linker = linker::Linker::new(engine.linker(), answers, Arc::clone(imported), State::called);
+    let linker = linker::Linker::new(engine.linker()?, answers, Arc::clone(imported), State::called);
     let (mut linker, numbers) = with_bindings(linker)?.into_inner().ok_or_else(no_linker)?;
     match answers {
         Answers::Host => lower::add_to_linker(&mut linker).map_err(failed)?,
@@ -101,8 +101,7 @@ pub(crate) fn linker_for(
     imported: &Arc<BTreeSet<String>>,
     (imports, component): (&[String], &Component),
 ) -> Result<wasmtime::component::Linker<State>, PluginError> {
-    let mut linker =
-        linker(engine, answers, imported).map_err(|error| PluginError::Component(error.to_string()))?;
+    let mut linker = linker(engine, answers, imported)?;
     if imports.iter().any(|import| wasi::is_wasi(import)) {
         wasi::add(&mut linker, component)
             .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;

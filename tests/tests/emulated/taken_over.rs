@@ -74,14 +74,14 @@ fn main() -> i32 {
 /// A plugin that may observe, whose workers run attempts when it has trapped.
 fn taken_over(script: &str) -> PreparedPlugin {
     let plugin = Plugin::from_bytes(compile("taken", script).plugin).expect("a plugin");
-    let host = Host::new().expect("an engine").with_workers(WorkerProgram::of(binary("ks-taken-over")));
+    let host = Host::of_workers(WorkerProgram::of(binary("ks-taken-over")));
     host.prepare(&plugin).expect("a worker")
 }
 
 /// What a plugin whose object has this name writes to standard error when it cannot load it.
 fn not_loaded(object: &str) -> String {
     let plugin = Plugin::from_bytes(compile(object, HOLDING).plugin).expect("a plugin");
-    let host = Host::new().expect("an engine").with_workers(WorkerProgram::of(binary("ks-taken-over")));
+    let host = Host::of_workers(WorkerProgram::of(binary("ks-taken-over")));
     let said = Capture::default();
     let options = RunOptions { stderr: Box::new(said.clone()), ..options() };
     let outcome = host.prepare(&plugin).expect("a worker").run(options);

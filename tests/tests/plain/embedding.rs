@@ -1,10 +1,13 @@
-//! `ks_host` as a library, in a program of its own: the example `web`.
+//! `ks_host` as a library: in a program of its own, the example `web`, and in this one.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use ks_host::Host;
+use ks_host::plugin::Plugin;
+use ks_host::worker::WorkerProgram;
 use ks_tests::{Folder, binary, compile, wait_until};
 
 /// A script that prints at once, and once more when it is asked to stop.
@@ -37,4 +40,18 @@ fn a_web_service_runs_a_plugin_and_ends_with_it() {
     assert!(request(address, "GET /nothing").starts_with("HTTP/1.1 404"));
     assert!(request(address, "POST /stop").starts_with("HTTP/1.1 202"));
     assert_eq!(web.wait().expect("it ends").code(), Some(7));
+}
+
+#[test]
+fn a_program_of_workers_that_does_not_start_says_why() {
+    let folder = Folder::new();
+    let no_program = folder.write("text", "no program");
+    let missing = folder.path("missing");
+    let plugin = Plugin::from_bytes(compile("loop", SCRIPT).plugin).expect("a plugin");
+    for (path, reason) in [(missing, "os error 2"), (no_program, "os error 13")] {
+        let host = Host::of_workers(WorkerProgram::of(&path));
+        let error = host.prepare(&plugin).err().expect("no worker").to_string();
+        assert!(error.contains(reason), "{error}");
+        assert!(error.contains(path.to_str().expect("a path")), "{error}");
+    }
 }

@@ -19,8 +19,8 @@ fn run(body: &str, limits: &[&str]) -> RunOutput {
     for limit in limits {
         policy.limit_rule(limit).expect("a limit");
     }
-    let host = || Host::new().expect("an engine");
-    let [on_thread, in_process] = [host(), host().with_workers(WorkerProgram::of(binary("ks-host")))]
+    let in_process = Host::of_workers(WorkerProgram::of(binary("ks-host")));
+    let [on_thread, in_process] = [Host::new().expect("an engine"), in_process]
         .map(|host| run_on(&host, component(body), |options| options.policy = policy.clone()));
     assert_eq!(in_process.outcome, on_thread.outcome, "{limits:?}");
     on_thread

@@ -8,6 +8,7 @@ mod cache;
 mod check;
 mod config;
 mod defect;
+mod deferred;
 mod doctor;
 mod events;
 mod fleet;
@@ -45,6 +46,7 @@ use ks_host::plugin::{Plugin, PluginError};
 use ks_wit::command_output::{shown, with_causes, written};
 
 use crate::apart::Compiling;
+use crate::deferred::Deferred;
 use crate::prepare::Source;
 
 /// Exit code of a host failure; also of a plugin that trapped.
@@ -113,54 +115,54 @@ enum Command {
     /// Runs plugins; what `ks-host PLUGIN` does.
     #[command(after_help = "Examples:\n  ks-host run examples/perf/group.ks\n  ks-host run --no-cache \
                       examples/perf/stat.ks --exec ls")]
-    Run(run::Args),
+    Run(Deferred<run::Args>),
     /// Runs a tool that is part of ks-host: `ks-host tool opensnoop --pid 1`.
     #[command(
         override_usage = "ks-host tool <NAME> [OPTIONS]",
         after_help = "Examples:\n  ks-host tool opensnoop --failed --exec ls\n  ks-host tool syscount --exec \
                       ls\n  ks-host tool biolatency --exec sync"
     )]
-    Tool(tools::Args),
+    Tool(Deferred<tools::Args>),
     /// Lists the tools that are part of ks-host, with what they show and where they are attached.
     #[command(after_help = "Examples:\n  ks-host tools\n  ks-host tools opensnoop --policy")]
-    Tools(tools::ListArgs),
+    Tools(Deferred<tools::ListArgs>),
     /// Shows what a plugin contains and asks for, without running it.
-    Inspect(inspect::Args),
+    Inspect(Deferred<inspect::Args>),
     /// Asks the kernel whether it has what a plugin needs: programs, attach points, helpers, kfuncs, maps.
-    Check(check::Args),
+    Check(Deferred<check::Args>),
     /// Compiles plugins ahead, so that their first run starts as fast as all others.
     #[command(
         after_help = "Examples:\n  ks-host precompile examples/perf/group.ks examples/perf/page_faults.ks"
     )]
-    Precompile(cache::PrecompileArgs),
+    Precompile(Deferred<cache::PrecompileArgs>),
     /// Runs the tests of a plugin, each in an instance of its own.
     #[command(after_help = "Examples:\n  ks-host test examples/testing/filter.ks\n  ks-host test --json \
                       examples/testing/filter.ks")]
-    Test(test::Args),
+    Test(Deferred<test::Args>),
     /// Replays a recorded run of a plugin, without asking this machine anything, and reports the first
     /// difference.
     ///
     /// The plugin's output is printed, and not compared. The exit code is the plugin's if it made the
     /// recorded calls and ended as recorded, else 125.
     #[command(after_help = "Examples:\n  ks-host replay examples/perf/group.ks run.jsonl")]
-    Replay(replay::Args),
+    Replay(Deferred<replay::Args>),
     /// Signs a plugin file, to vouch for exactly these bytes.
     #[command(
         after_help = "Examples:\n  ks-host sign --new-key --key key.pem --as release@example.org group.wasm"
     )]
-    Sign(sign::SignArgs),
+    Sign(Deferred<sign::SignArgs>),
     /// Checks who has signed a plugin file, and that it has not changed since.
     #[command(after_help = "Examples:\n  ks-host verify --signer release@example.org=key.pub group.wasm")]
-    Verify(sign::VerifyArgs),
+    Verify(Deferred<sign::VerifyArgs>),
     /// Shows the plugins that run now, what they have attached, and how often their programs run.
-    Ps(ps::Args),
+    Ps(Deferred<ps::Args>),
     /// Shows the events of this machine, in both spellings, and which of them can be counted here.
-    Events(events::Args),
+    Events(Deferred<events::Args>),
     /// Shows which features of plugins work on this machine, and what to change where they do not.
-    Doctor(doctor::Args),
+    Doctor(Deferred<doctor::Args>),
     /// Writes the completions of a shell.
     #[command(after_help = "Examples:\n  ks-host completions bash > ks-host.bash")]
-    Completions(shell::CompletionsArgs),
+    Completions(Deferred<shell::CompletionsArgs>),
     /// Writes the manual page.
     #[command(after_help = "Examples:\n  ks-host man > ks-host.1")]
     Man,
@@ -191,12 +193,12 @@ fn answer() -> u8 {
     trace::start(cli.verbose);
     raise_descriptor_limit();
     let code = match (cli.command, cli.run) {
-        (Some(Command::Run(args)), _) | (None, Some(args)) => run::run(args),
-        (Some(Command::Tool(args)), _) => tools::run(args),
+        (Some(Command::Run(Deferred(args))), _) | (None, Some(args)) => run::run(args),
+        (Some(Command::Tool(args)), _) => tools::run(args.0),
         (Some(Command::Tools(args)), _) => tools::list(&args),
         (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
         (Some(Command::Check(args)), _) => check::run(&args),
-        (Some(Command::Precompile(args)), _) => cache::precompile(args),
+        (Some(Command::Precompile(args)), _) => cache::precompile(args.0),
         (Some(Command::Test(args)), _) => test::test(&args),
         (Some(Command::Replay(args)), _) => replay::replay(&args),
         (Some(Command::Sign(args)), _) => sign::sign(&args),
@@ -238,7 +240,7 @@ impl Cli {
     fn observing(mut self, exec: Vec<OsString>) -> Cli {
         match (&mut self.command, &mut self.run) {
             (Some(Command::Tool(args)), _) => args.exec = exec,
-            (Some(Command::Run(args)), _) | (_, Some(args)) => args.exec = exec,
+            (Some(Command::Run(Deferred(args))), _) | (_, Some(args)) => args.exec = exec,
             _ => {}
         }
         self

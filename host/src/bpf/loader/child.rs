@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::libbpf::LibbpfLoader;
-use super::protocol::{FromLoader, LoaderStart, ToLoader, receive, send};
+use super::protocol::{FromLoader, LoaderTask, ToLoader, receive, send};
 use super::{Named, NotLoaded, Order, Prepared, Product};
 use crate::apart;
 use crate::confine;
@@ -24,10 +24,7 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
     prctl::set_name(c"ks-loader")?;
     let socket = io::stdin();
     let socket = socket.as_fd();
-    let (ToLoader::Start(LoaderStart { rights, broker_cpu }), _) = receive(socket)? else {
-        return Err(unexpected());
-    };
-    leave_cpu(broker_cpu);
+    let (ToLoader::Start(rights), _) = receive(socket)? else { return Err(unexpected()) };
     // Capabilities stay permitted when the user changes, until they are dropped apart.
     prctl::set_keepcaps(true)?;
     apart::become_nobody();
@@ -35,9 +32,12 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     prctl::set_dumpable(false)?;
     let filter = confine::leave_rights_to_load(&rights).map_err(io::Error::other)?;
-    let (ToLoader::Types(part), _) = receive(socket)? else { return Err(unexpected()) };
+    let (ToLoader::Begin(LoaderTask { types, broker_cpu }), _) = receive(socket)? else {
+        return Err(unexpected());
+    };
+    leave_cpu(broker_cpu);
     // Before it may write no file.
-    let mut loader = part.map_or_else(|| Ok(LibbpfLoader::default()), LibbpfLoader::of_part)?;
+    let mut loader = types.map_or_else(|| Ok(LibbpfLoader::default()), LibbpfLoader::of_part)?;
     filter.enter().map_err(io::Error::other)?;
     loop {
         match receive(socket) {

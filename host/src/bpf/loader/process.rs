@@ -6,9 +6,10 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sched::sched_getcpu;
 
-use super::protocol::{FromLoader, LoaderStart, Rights, ToLoader, receive, send};
+use super::protocol::{FromLoader, LoaderTask, Rights, ToLoader, receive, send};
 use super::{KernelPart, Named, NotLoaded, Order, Prepared, Product};
 use crate::confine::FileOfOne;
+use crate::processes::cpu;
 
 /// The connection to a process that loads objects, which has the rights to load and no others. It ends with the connection.
 #[derive(Debug)]
@@ -28,8 +29,7 @@ impl StartingLoader {
     /// # Errors
     /// Of sendmsg(2).
     pub(crate) fn of(socket: FileOfOne, rights: Rights) -> io::Result<StartingLoader> {
-        let broker_cpu = u32::try_from(sched_getcpu()?).map_err(|_| io::ErrorKind::InvalidData)?;
-        send(socket.as_fd(), &ToLoader::Start(LoaderStart { rights, broker_cpu }), None)?;
+        send(socket.as_fd(), &ToLoader::Start(rights), None)?;
         Ok(StartingLoader(socket))
     }
 
@@ -37,9 +37,11 @@ impl StartingLoader {
     ///
     /// # Errors
     /// Of sendmsg(2).
-    pub(crate) fn with_types(self, part: Option<KernelPart>, most: usize) -> io::Result<LoaderProcess> {
+    pub(crate) fn with_types(self, types: Option<KernelPart>, most: usize) -> io::Result<LoaderProcess> {
         let StartingLoader(socket) = self;
-        send(socket.as_fd(), &ToLoader::Types(part), None)?;
+        let broker_cpu = u32::try_from(sched_getcpu()?).map_err(|_| io::ErrorKind::InvalidData)?;
+        send(socket.as_fd(), &ToLoader::Begin(LoaderTask { types, broker_cpu }), None)?;
+        cpu::let_it_move();
         Ok(LoaderProcess { socket, most })
     }
 }

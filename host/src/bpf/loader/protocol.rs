@@ -16,10 +16,10 @@ const MOST_BYTES: usize = 256 << 20;
 /// What the broker sends.
 #[derive(Debug, Wire)]
 pub(super) enum ToLoader {
-    /// The first message.
-    Start(LoaderStart),
-    /// The second one: what libbpf needs of the kernel's types. None: it reads all of them if it needs some.
-    Types(Option<KernelPart>),
+    /// The first message: what the loader keeps.
+    Start(Rights),
+    /// The second one.
+    Begin(LoaderTask),
     /// Prepare this ahead, for a load that asks for the same. Nothing is answered.
     Prepare(Order),
     /// Load this. The maps to reuse follow.
@@ -34,11 +34,12 @@ pub(super) enum ToLoader {
     Register(String),
 }
 
-/// What a loader begins with.
+/// What a loader begins with when its plugin runs.
 #[derive(Debug, Wire)]
-pub(super) struct LoaderStart {
-    pub(super) rights: Rights,
-    /// The CPU that the broker's thread runs on.
+pub(super) struct LoaderTask {
+    /// What libbpf needs of the kernel's types. None: it reads all of them if it needs some.
+    pub(super) types: Option<KernelPart>,
+    /// The CPU that the plugin's thread of the broker runs on.
     pub(super) broker_cpu: u32,
 }
 
