@@ -14,7 +14,7 @@ use nix::sys::signal::{SigHandler, Signal, signal as set_handler};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::unistd::Pid;
 
-use super::cpu::OtherCpu;
+use super::cpu::Cpus;
 
 /// Receives bytes, and at most one descriptor; further descriptors are closed.
 pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
@@ -89,8 +89,8 @@ pub(crate) struct Start<'a> {
     pub(crate) input: BorrowedFd<'a>,
     /// Standard output and standard error.
     pub(crate) output: BorrowedFd<'a>,
-    /// Where it begins.
-    pub(crate) cpu: Option<&'a OtherCpu>,
+    /// Those of this process: it begins on another one.
+    pub(crate) cpus: Option<&'a Cpus>,
     pub(crate) not_started: fn(Errno) -> [u8; NOT_STARTED_BYTES],
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn start(start: &Start<'_>) -> Result<Pid, Errno> {
     if pid != 0 {
         return Ok(Pid::from_raw(pid));
     }
-    start.cpu.iter().for_each(|cpu| cpu.move_there());
+    start.cpus.iter().for_each(|cpus| cpus.move_away());
     // SAFETY: this process is a copy with this thread alone, and makes system calls only, which touch nothing that another
     // thread may have left half done. The pointers are to texts and lists that end with zero, and live on in the copy.
     unsafe {

@@ -28,7 +28,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, dup2_stdin, getpid, gettid};
 
 use super::channel::{self, Received};
-use super::cpu::{self, OtherCpu};
+use super::cpu::{self, Cpus};
 use super::process::{Grandchild, Process};
 use super::sys;
 use crate::confine::FileOfOne;
@@ -249,7 +249,7 @@ impl Wanted {
             environment: &environment,
             input: self.input.as_fd(),
             output: null.as_fd(),
-            cpu: OtherCpu::than_this().as_ref(),
+            cpus: Cpus::now().as_ref(),
             not_started,
         });
         cpu::let_it_move();
@@ -324,21 +324,29 @@ fn serve<P>(
     while let Some(Received { bytes, file: Some(socket) }) = channel::receive(broker.as_fd(), 1)? {
         let kind = ChildKind::ALL.into_iter().find(|kind| bytes == [kind.number()]);
         let kind = kind.ok_or(io::ErrorKind::InvalidData)?;
-        // A loader is asked for after a worker: then this process waits.
-        let other = if kind == ChildKind::Worker { OtherCpu::than_this() } else { None };
+        let cpus = Cpus::now();
+        let cpus = cpus.iter();
         let forked = match kind {
             ChildKind::Worker => sys::fork_sibling().map(|pid| pid.map(|pid| (pid.as_raw(), None))),
-            ChildKind::Loader => sys::fork_child().map(|process| process.map(|process| (0, Some(process)))),
+            // It is asked for after a worker: then this process waits.
+            ChildKind::Loader => {
+                cpus.clone().for_each(Cpus::stay);
+                let forked = sys::fork_child();
+                cpus.clone().for_each(Cpus::leave);
+                forked.map(|process| process.map(|process| (0, Some(process))))
+            }
         };
         let (number, descriptor) = match forked {
             Ok(Some(made)) => {
-                if other.is_some() {
+                if kind == ChildKind::Worker {
                     cpu::let_it_move();
                 }
                 made
             }
             Ok(None) => {
-                other.iter().for_each(OtherCpu::move_there);
+                if kind == ChildKind::Worker {
+                    cpus.for_each(Cpus::move_away);
+                }
                 drop(broker);
                 dup2_stdin(socket)?;
                 return act(kind, prepared);
