@@ -735,7 +735,7 @@ fn state(
     let admitted = asked.allowed(&options)?;
     let no_loader =
         |error: io::Error| Outcome::Failed(format!("{}: no process loads its object: {error}", options.name));
-    let loader = loader.flatten().filter(|_| admitted.is_some());
+    let loader = loader.flatten();
     let displays = DisplayNeeds::of(admitted.as_ref().map(Admitted::object), functions, &options);
     let confinement = confine.then(|| {
         let object = admitted.as_ref().map(Admitted::object);

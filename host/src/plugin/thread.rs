@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::outcome::Outcome;
 use super::stop::{State, StopHandle, StopReason};
-use crate::processes::cpu::Cpus;
+use crate::processes::cpu::{self, Cpus};
 
 /// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -66,19 +66,17 @@ pub fn supervise(
 ) -> Outcome {
     let (sender, receiver) = mpsc::channel();
     let stop = watch.stop.clone();
-    let cpus = Cpus::now();
-    let run = move || {
-        cpus.iter().for_each(Cpus::leave);
-        stop.belongs_to_this_thread();
-        let finish = FinishOnDrop(stop);
-        // The receiver is gone if the plugin was abandoned.
-        let _ = sender.send(body());
-        drop(finish);
-    };
     let thread = std::thread::Builder::new().name(thread_name(&watch.name)).stack_size(STACK_BYTES);
-    cpus.iter().for_each(Cpus::stay);
-    let thread = thread.spawn(run);
-    cpus.iter().for_each(Cpus::leave);
+    let thread = cpu::start_here(|cpus| {
+        thread.spawn(move || {
+            cpus.iter().for_each(Cpus::release);
+            stop.belongs_to_this_thread();
+            let finish = FinishOnDrop(stop);
+            // The receiver is gone if the plugin was abandoned.
+            let _ = sender.send(body());
+            drop(finish);
+        })
+    });
     let thread = match thread {
         Ok(thread) => thread,
         Err(error) => return Outcome::Failed(format!("cannot start a thread for the plugin: {error}")),

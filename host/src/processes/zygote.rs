@@ -311,6 +311,27 @@ pub(crate) fn serve_if_asked<P>(
     std::process::exit(code)
 }
 
+/// Makes a copy of this process. Returns what the broker gets to know of it, its number or its descriptor, and none in the
+/// copy.
+fn fork(kind: ChildKind) -> Result<Option<(i32, Option<OwnedFd>)>, Errno> {
+    match kind {
+        ChildKind::Worker => {
+            let cpus = Cpus::now();
+            let pid = sys::fork_sibling()?;
+            match pid {
+                Some(_) => cpu::let_it_move(),
+                None => cpus.iter().for_each(Cpus::move_away),
+            }
+            Ok(pid.map(|pid| (pid.as_raw(), None)))
+        }
+        // It is asked for after a worker: then this process waits.
+        ChildKind::Loader => {
+            let process = cpu::start_here(|_| sys::fork_child())?;
+            Ok(process.map(|process| (0, Some(process))))
+        }
+    }
+}
+
 fn serve<P>(
     prepare: impl FnOnce() -> io::Result<P>,
     act: impl FnOnce(ChildKind, P) -> io::Result<()>,
@@ -324,29 +345,9 @@ fn serve<P>(
     while let Some(Received { bytes, file: Some(socket) }) = channel::receive(broker.as_fd(), 1)? {
         let kind = ChildKind::ALL.into_iter().find(|kind| bytes == [kind.number()]);
         let kind = kind.ok_or(io::ErrorKind::InvalidData)?;
-        let cpus = Cpus::now();
-        let cpus = cpus.iter();
-        let forked = match kind {
-            ChildKind::Worker => sys::fork_sibling().map(|pid| pid.map(|pid| (pid.as_raw(), None))),
-            // It is asked for after a worker: then this process waits.
-            ChildKind::Loader => {
-                cpus.clone().for_each(Cpus::stay);
-                let forked = sys::fork_child();
-                cpus.clone().for_each(Cpus::leave);
-                forked.map(|process| process.map(|process| (0, Some(process))))
-            }
-        };
-        let (number, descriptor) = match forked {
-            Ok(Some(made)) => {
-                if kind == ChildKind::Worker {
-                    cpu::let_it_move();
-                }
-                made
-            }
+        let (number, descriptor) = match fork(kind) {
+            Ok(Some(made)) => made,
             Ok(None) => {
-                if kind == ChildKind::Worker {
-                    cpus.for_each(Cpus::move_away);
-                }
                 drop(broker);
                 dup2_stdin(socket)?;
                 return act(kind, prepared);

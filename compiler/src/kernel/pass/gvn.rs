@@ -276,6 +276,9 @@ impl Gvn<'_> {
 
     /// Adds the bounds of the block's parameters that the definitions of all their arguments prove.
     fn joined(&mut self, block: Block) {
+        if self.function.blocks[block].params.is_empty() {
+            return;
+        }
         let from = self.predecessors[block].iter().map(|from| &self.function.blocks[*from].term);
         let passed: Vec<&[Value]> = from
             .flat_map(Terminator::targets)

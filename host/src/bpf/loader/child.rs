@@ -3,16 +3,15 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 
 use super::libbpf::LibbpfLoader;
 use super::protocol::{FromLoader, LoaderTask, ToLoader, receive, send};
 use super::{Named, NotLoaded, Order, Prepared, Product};
 use crate::apart;
 use crate::confine;
+use crate::processes::cpu;
 
 /// Loads what the broker at the standard input asks for, until it has ended. `attack` is asked first, with the object's
 /// name, and may answer instead: for tests of what somebody reaches who runs code of his own here.
@@ -35,7 +34,8 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
     let (ToLoader::Begin(LoaderTask { types, broker_cpu }), _) = receive(socket)? else {
         return Err(unexpected());
     };
-    leave_cpu(broker_cpu);
+    // The broker goes on there.
+    cpu::leave_to_other(broker_cpu);
     // Before it may write no file.
     let mut loader = types.map_or_else(|| Ok(LibbpfLoader::default()), LibbpfLoader::of_part)?;
     filter.enter().map_err(io::Error::other)?;
@@ -54,18 +54,6 @@ pub(crate) fn serve(attack: impl Fn(&str) -> Option<String>) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// Leaves this CPU to the broker, which goes on meanwhile: a message wakes its receiver on the sender's CPU, also beside an
-/// idle one where the kernel does not take that for available, as in virtual machines.
-///
-/// Source: kernel/sched/fair.c, `wake_affine_idle` and `available_idle_cpu`, v6.18.
-fn leave_cpu(cpu: u32) {
-    let this = Pid::from_raw(0);
-    // If it may run nowhere else, it stays.
-    if let (Ok(mut cpus), Ok(cpu)) = (sched_getaffinity(this), usize::try_from(cpu)) {
-        let _ = cpus.unset(cpu).and_then(|()| sched_setaffinity(this, &cpus));
     }
 }
 
