@@ -53,6 +53,9 @@ pub struct Attribute {
     pub argument: Option<StrLit>,
     /// The arguments after it, or all if the first is not a string.
     pub more: Vec<AttributeArg>,
+    /// Tracepoints that the program is for besides its target, as `category/event`. No script writes them here: see
+    /// `implicit_main`.
+    pub also: Vec<StrLit>,
     /// The source range, with `@` and the argument.
     pub span: Span,
 }

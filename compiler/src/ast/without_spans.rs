@@ -122,10 +122,10 @@ impl Mover {
     }
 
     fn attributes(&self, attributes: &mut [Attribute]) {
-        for Attribute { name, argument, more, span } in attributes {
+        for Attribute { name, argument, more, also, span } in attributes {
             *span = self.0;
             self.ident(name);
-            argument.iter_mut().for_each(|argument| self.string(argument));
+            argument.iter_mut().chain(also).for_each(|argument| self.string(argument));
             for AttributeArg { name, value } in more {
                 name.iter_mut().for_each(|name| self.ident(name));
                 self.expr(value);

@@ -80,7 +80,7 @@ impl Checker<'_> {
         function: &ast::AstFunction,
         null_types: HashMap<Span, TypeId>,
     ) -> hir::HirFunction {
-        let Signature { params: types, ret, kind, target, .. } = self.signatures[id].clone();
+        let Signature { params: types, ret, kind, target, also, .. } = self.signatures[id].clone();
         let name = self.full_name(&function.name);
         let Some(kind) = kind else { return unusable(name, function.name.span, ret) };
         let keys_of_map = |name: &str| match self.names.get(name) {
@@ -127,6 +127,7 @@ impl Checker<'_> {
             span: function.name.span,
             kind,
             target,
+            also,
             params,
             ret,
             locals,
@@ -146,6 +147,7 @@ fn unusable(name: String, span: Span, ret: TypeId) -> hir::HirFunction {
         span,
         kind: FunctionKind::Plain,
         target: hir::Target::None,
+        also: Vec::new(),
         params: Vec::new(),
         ret,
         locals: IndexVec::new(),

@@ -101,6 +101,8 @@ struct Signature {
     /// None if its attributes are invalid, which was reported.
     kind: Option<FunctionKind>,
     target: Target,
+    /// As [`hir::HirFunction::also`].
+    also: Vec<String>,
     span: Span,
 }
 

@@ -140,6 +140,8 @@ pub struct HirFunction {
     pub kind: FunctionKind,
     /// The attach point; `Target::None` unless it is a program.
     pub target: Target,
+    /// Tracepoints that it is for besides its target, as `category/event`.
+    pub also: Vec<String>,
     /// The parameters in order, as locals.
     pub params: Vec<LocalId>,
     /// The result type; void if there is no result.
@@ -172,6 +174,7 @@ impl HirFunction {
             span,
             kind: FunctionKind::Plain,
             target: Target::None,
+            also: Vec::new(),
             params: Vec::new(),
             ret,
             locals,

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use ks_wit::program_kind::{Argument, Context, ProgramKind, ProgramKindRow};
 
-use super::Role;
 use super::build::{At, DeclarationSpans};
+use super::{Role, tracepoints};
 use crate::ast::{
     AstFunction, Attribute, AttributeArg, Expr, ExprKind, Ident, Item, ItemKind, Param, Returns, StrLit,
 };
@@ -106,12 +106,15 @@ pub(super) fn no_attach_point(function: &AstFunction) -> Diagnostic {
 }
 
 /// Replaces a program without a name whose attribute has several targets, `@probe("vfs_read", "vfs_write")`, by one
-/// program for each.
-pub(super) fn split_targets(items: &mut Vec<Item>) {
+/// program for each; one program serves several tracepoints that pass it the same. It is loaded once, and attached to
+/// each of them.
+pub(super) fn split_targets(items: &mut Vec<Item>, kernel: &KernelTypes) {
     let mut split = Vec::with_capacity(items.len());
     for item in items.drain(..) {
         match &item.kind {
-            ItemKind::Function(function) if has_more_targets(function) => split.extend(targets(function)),
+            ItemKind::Function(function) if has_more_targets(function) => {
+                split.extend(targets(function, kernel));
+            }
             _ => split.push(item),
         }
     }
@@ -132,18 +135,31 @@ fn has_more_targets(function: &AstFunction) -> bool {
         && attribute.more.iter().all(is_text)
 }
 
-/// Returns a program for each target. Its name and its attribute are at the target's source range.
-fn targets(function: &AstFunction) -> impl Iterator<Item = Item> {
+/// Returns the programs for the targets. Their names and attributes are at the source range of the first target of each.
+fn targets(function: &AstFunction, kernel: &KernelTypes) -> impl Iterator<Item = Item> {
     let attribute = &function.attributes[0];
     let more = attribute.more.iter().filter_map(|one| match &one.value.kind {
         ExprKind::Str(bytes) => Some(StrLit { bytes: bytes.clone(), span: one.value.span }),
         _ => None,
     });
-    attribute.argument.clone().into_iter().chain(more).map(|target| {
-        let span = target.span;
+    let mut programs: Vec<Attribute> = Vec::new();
+    for target in attribute.argument.clone().into_iter().chain(more) {
+        let serving = programs.iter_mut().find_map(|one| {
+            let event = tracepoints::served(function, [one.argument.as_ref()?, &target], kernel)?;
+            Some((one, event))
+        });
+        match serving {
+            Some((one, event)) => one.also.push(StrLit { bytes: event.into_bytes(), span: target.span }),
+            None => {
+                let (name, span) = (attribute.name.clone(), target.span);
+                let (argument, more, also) = (Some(target), Vec::new(), Vec::new());
+                programs.push(Attribute { name, argument, more, also, span });
+            }
+        }
+    }
+    programs.into_iter().map(|attribute| {
+        let span = attribute.span;
         let name = At(span).ident(&attribute.name.name);
-        let attribute =
-            Attribute { name: attribute.name.clone(), argument: Some(target), more: Vec::new(), span };
         let function = AstFunction { attributes: vec![attribute], name, ..function.clone() };
         Item { docs: None, kind: ItemKind::Function(function), span }
     })
@@ -225,7 +241,7 @@ fn has_registers(kind: ProgramKind, target: &str) -> bool {
 }
 
 /// Returns the struct of a tracepoint's record.
-fn record(target: &str, kernel: &KernelTypes) -> String {
+pub(super) fn record(target: &str, kernel: &KernelTypes) -> String {
     let (category, event) = target.split_once('/').unwrap_or(("", target));
     let found = kernel.tracepoint(category, event).ok();
     let likely = found.and_then(|found| kernel.likely_record(&found, event));

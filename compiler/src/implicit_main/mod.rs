@@ -25,6 +25,7 @@ mod attributes;
 mod build;
 mod main_function;
 mod options;
+mod tracepoints;
 
 use std::collections::HashSet;
 
@@ -112,6 +113,8 @@ struct Attached {
     name: String,
     names: DeclarationSpans,
     attach_point: AttachPoint,
+    /// More tracepoints, each at its source range.
+    also: Vec<(At, String)>,
 }
 
 /// A function of userspace that `main` calls.
@@ -155,7 +158,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
         return;
     }
     program.infers_maps = true;
-    attributes::split_targets(items);
+    attributes::split_targets(items, &options.kernel);
     let mut taken: HashSet<String> = items.iter().filter_map(declared_name).collect();
     let has_options =
         items.iter().any(|item| matches!(&item.kind, ItemKind::Struct { name, .. } if name.name == OPTIONS));
@@ -178,7 +181,11 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
                 if let Some(error) = rate.filter(|_| !diagnostics.has_errors()) {
                     diagnostics.report(error);
                 }
-                attached.push(Attached { name: function.name.name.clone(), names, attach_point });
+                let also = function.attributes[0].also.iter();
+                let also =
+                    also.map(|text| (At(text.span), String::from_utf8_lossy(&text.bytes).into_owned()));
+                let (name, also) = (function.name.name.clone(), also.collect());
+                attached.push(Attached { name, names, attach_point, also });
             }
             Role::Begin | Role::End | Role::Interval => {
                 called.extend(userspace(function, role, has_options, diagnostics));

@@ -28,7 +28,7 @@ use crate::index::Id;
 use crate::object::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
 use crate::object::build::{BuildError, CodeSection, FunctionBody, FunctionDecl, ObjectBuilder};
 use crate::object::model::Presence;
-use crate::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO};
+use crate::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, Attribute};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeKind;
@@ -154,7 +154,10 @@ impl<'a> Assembly<'a> {
         let decl = FunctionDecl { name, section, linkage, proto };
         let found = self.builder.declare_function(decl);
         if let Some(convention) = self.convention(function) {
-            self.builder.set_attribute(found, convention);
+            self.builder.add_attribute(found, convention);
+        }
+        for target in &function.also {
+            self.builder.add_attribute(found, Attribute::also(target));
         }
         self.functions.insert(id, found);
     }

@@ -129,6 +129,7 @@ impl FnCx<'_, '_> {
             span,
             kind: self.function.kind,
             target: self.function.target.clone(),
+            also: Vec::new(),
             params: Vec::new(),
             ret: self.cx.hir.types.common().void,
             locals,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ks_compiler::object::model::{Callee, Instruction, KsymKind, Object, Program, ProgramId};
+use ks_compiler::object::model::{Callee, Instruction, KsymKind, Object, Program, ProgramId, Section};
 use ks_compiler::object::table::{self, Target};
 use ks_wit::helper::{self, HelperClass};
 use ks_wit::kfunc;
@@ -116,11 +116,15 @@ fn same_everywhere(target: &str) -> String {
 
 fn of_object(object: &PluginObject) -> Vec<Need> {
     let model = object.model();
-    let mut needs: Vec<Need> = model.programs.iter().map(|program| of_program(object, program)).collect();
-    needs.extend((0..).map(ProgramId).zip(&model.programs).filter_map(|(id, program)| {
-        let by = format!("program `{}`", program.name.as_str());
-        let target = (program.section.target != Target::None).then(|| program.section.target.to_string());
-        model.may_filter_events(id).then(|| Need { class: Class::FiltersEvents, target, by: display(&by) })
+    let mut needs: Vec<Need> =
+        model.programs.iter().flat_map(|program| of_program(object, program)).collect();
+    let filtering = (0..).map(ProgramId).zip(&model.programs).filter(|(id, _)| model.may_filter_events(*id));
+    needs.extend(filtering.flat_map(|(_, program)| {
+        let by = display(&format!("program `{}`", program.name.as_str()));
+        program.targets().map(move |target| {
+            let target = (target != Target::None).then(|| target.to_string());
+            Need { class: Class::FiltersEvents, target, by: by.clone() }
+        })
     }));
     needs.extend(of_calls(model));
     needs.extend(model.maps.iter().flat_map(|map| {
@@ -180,10 +184,19 @@ fn display(text: &str) -> String {
     visible(text, MOST_BYTES).into_owned()
 }
 
-fn of_program(object: &PluginObject, program: &Program) -> Need {
+fn of_program(object: &PluginObject, program: &Program) -> impl Iterator<Item = Need> {
     let class = class_of(object, program);
-    let section = &program.section;
-    let target = match class {
+    let by = format!("program `{}`", program.name.as_str());
+    program.targets().map(move |target| Need {
+        class,
+        target: needed(class, &program.section, &target),
+        by: by.clone(),
+    })
+}
+
+/// Returns one of a program's targets as policies spell it.
+fn needed(class: Class, section: &Section, target: &Target) -> Option<String> {
+    match class {
         // The target is chosen at run time.
         Class::Xdp
         | Class::Tc
@@ -192,14 +205,13 @@ fn of_program(object: &PluginObject, program: &Program) -> Need {
         | Class::Timer
         | Class::PerfEvent
         | Class::StructOps => None,
-        Class::Other => Some(match &section.target {
+        Class::Other => Some(match target {
             Target::None => section.kind.section.to_owned(),
             target => format!("{}/{target}", section.kind.section),
         }),
         // Without a target in the section it is chosen at run time.
-        _ => (section.target != Target::None).then(|| section.target.to_string()),
-    };
-    Need { class, target, by: format!("program `{}`", program.name.as_str()) }
+        _ => (*target != Target::None).then(|| target.to_string()),
+    }
 }
 
 /// Returns the class of a program.

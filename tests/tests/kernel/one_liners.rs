@@ -4,6 +4,7 @@ mod stacks;
 mod tables;
 mod tutorial;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use ks_tests::net::{LEFT, Wire};
 use ks_tests::{Folder, Outcome, command, finish, is_within, kernel_objects};
+use serde_json::{Value, json};
 
 const HELLO: &str = r#"@begin { print("hello world") }"#;
 
@@ -325,6 +327,48 @@ fn root_an_attribute_has_several_targets() {
         last.unwrap_or_else(|| panic!("{outcome:#?}")).parse::<u64>().expect("a number")
     };
     assert_eq!((of_one_byte(&few), of_one_byte(&outcome)), (200, 600), "{few:#?}\n{outcome:#?}");
+}
+
+#[test]
+fn root_targets_that_pass_a_program_the_same_share_it() {
+    // `dfd` is an argument of one call alone, and `probe` another text at each.
+    let script = r#"
+        @syscall_exit("write", "read") { if (comm() == "NAME") { results[ret] += 1 } }
+        @syscall_enter("write", "lseek") { if (comm() == "NAME") { files[fd] += 1 } }
+        @syscall_enter("read", "openat") { if (comm() == "NAME") { calls[probe()] += 1 } }"#;
+    let dd = Dd::new();
+    let script = dd.folder.write("shared.ks", script.replace("NAME", &dd.name));
+    let inspected = |option: &str| finish(command("ks-host").args(["inspect", option]).arg(&script)).stdout;
+    let json: Value = serde_json::from_str(&inspected("--json")).expect("JSON");
+    let programs = json["objects"][0]["programs"].as_array().expect("a list").iter();
+    let targets: BTreeMap<_, _> =
+        programs.map(|one| (one["section"].as_str().expect("a text"), one["also"].clone())).collect();
+    let expected = [
+        ("tracepoint/syscalls/sys_enter_openat", json!([])),
+        ("tracepoint/syscalls/sys_enter_read", json!([])),
+        ("tracepoint/syscalls/sys_enter_write", json!(["syscalls/sys_enter_lseek"])),
+        ("tracepoint/syscalls/sys_exit_write", json!(["syscalls/sys_exit_read"])),
+    ];
+    assert_eq!(targets, BTreeMap::from(expected));
+
+    let policy = inspected("--policy");
+    let run = |policy: &str| {
+        let policy = dd.folder.write("policy.toml", policy);
+        let mut host = command("ks-host");
+        finish(host.arg("--policy").arg(policy).arg(&script).arg("--exec").args(dd.command(50)))
+    };
+    let outcome = run(&policy);
+    let rows: Vec<&str> = outcome.stdout.lines().map(str::trim).collect();
+    let calls = |rows: &[&str], start: &str| rows.iter().filter(|row| row.starts_with(start)).count();
+    assert!(rows.contains(&"1    100"), "the results of 50 reads and writes: {outcome:#?}");
+    assert_eq!(
+        (calls(&rows, "syscalls/"), calls(&rows, "read "), calls(&rows, "openat ")),
+        (0, 1, 1),
+        "{outcome:#?}"
+    );
+    let outcome = run(&policy.replace("\"syscalls/sys_exit_read\", ", ""));
+    assert_eq!(outcome.code, 126, "{outcome:#?}");
+    assert!(outcome.stderr.contains("syscalls/sys_exit_read"), "{outcome:#?}");
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub(super) fn lay_out(
         let FunctionDecl { name, proto, linkage, .. } = &function.decl;
         let body = body(function)?;
         let func = btf.func(name, *proto, *linkage);
-        if let Some(attribute) = function.attribute {
+        for attribute in &function.attributes {
             btf.decl_tag(attribute, func, None);
         }
         let lowering = Lowering { name, placement, code: &code, functions, globals };

@@ -166,8 +166,8 @@ const PROG_ARRAY: u32 = 3;
 
 struct ObjectFunction {
     decl: FunctionDecl,
-    /// An attribute of the function in BTF.
-    attribute: Option<&'static str>,
+    /// Attributes of the function in BTF.
+    attributes: Vec<String>,
     body: Option<FunctionBody>,
 }
 
@@ -276,14 +276,14 @@ impl ObjectBuilder {
 
     /// Declares a function whose body is defined later, so that functions can refer to each other.
     pub fn declare_function(&mut self, decl: FunctionDecl) -> FunctionRef {
-        self.functions.push(ObjectFunction { decl, attribute: None, body: None });
+        self.functions.push(ObjectFunction { decl, attributes: Vec::new(), body: None });
         FunctionRef(last_index(self.functions.len()))
     }
 
     /// Gives a declared function an attribute in BTF.
-    pub fn set_attribute(&mut self, function: FunctionRef, attribute: &'static str) {
+    pub fn add_attribute(&mut self, function: FunctionRef, attribute: impl Into<String>) {
         match self.functions.get_mut(function.0 as usize) {
-            Some(declared) => declared.attribute = Some(attribute),
+            Some(declared) => declared.attributes.push(attribute.into()),
             None => _ = self.error.get_or_insert(BuildError::Foreign(Symbol::Function(function))),
         }
     }

@@ -1,6 +1,7 @@
 //! Programs and the functions that they call.
 
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
 use super::super::name::Name;
@@ -18,6 +19,14 @@ pub struct Program {
     pub section: Section,
     /// Instructions and metadata.
     pub body: Body,
+}
+
+impl Program {
+    /// Returns its attach points, that of its section first.
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        let notes = self.body.notes.iter().filter(|note| note.param.is_none());
+        iter::once(self.section.target.clone()).chain(notes.filter_map(|note| note.attribute.also_target()))
+    }
 }
 
 /// A function that programs and other functions call.

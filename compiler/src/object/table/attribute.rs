@@ -1,5 +1,7 @@
 //! Attributes of declarations and types: BTF's `DECL_TAG` and `TYPE_TAG`.
 
+use super::target::{Target, TargetForm};
+
 /// An attribute that the kernel's verifier knows and that has no effect outside the program.
 ///
 /// Excluded, and so rejected: `exception_callback:` (names a function that nothing calls), `arg:arena` and
@@ -15,6 +17,10 @@ pub struct Attribute(String);
 pub const ARGUMENTS_OF_C: &str = "arguments:c";
 /// The attribute of a program that reads the arguments of a function as Go passes them.
 pub const ARGUMENTS_OF_GO: &str = "arguments:go";
+
+/// Prefix of the attribute of a program that is for another tracepoint besides that of its section:
+/// `also:syscalls/sys_enter_pread64`. The kernel ignores it; the host shows and judges it as it does the section's.
+const ALSO: &str = "also:";
 
 /// Accepted attributes of declarations.
 const DECLARATIONS: [&str; 9] = [
@@ -39,8 +45,22 @@ impl Attribute {
     /// Parses an attribute of a declaration; none if it is not accepted.
     #[must_use]
     pub fn of_declaration(text: &str) -> Option<Attribute> {
-        let is_known = DECLARATIONS.contains(&text) || text.strip_prefix(CONTAINS).is_some_and(is_node);
+        let is_known = DECLARATIONS.contains(&text)
+            || text.strip_prefix(CONTAINS).is_some_and(is_node)
+            || text.strip_prefix(ALSO).and_then(tracepoint).is_some();
         is_known.then(|| Attribute(text.to_owned()))
+    }
+
+    /// Returns the attribute of a program that is for this tracepoint (`category/event`), too.
+    #[must_use]
+    pub fn also(target: &str) -> String {
+        format!("{ALSO}{target}")
+    }
+
+    /// Returns the tracepoint that a program is for besides that of its section, if the attribute says one.
+    #[must_use]
+    pub fn also_target(&self) -> Option<Target> {
+        self.0.strip_prefix(ALSO).and_then(tracepoint)
     }
 
     /// Parses an attribute of a type; none if it is not accepted.
@@ -54,6 +74,10 @@ impl Attribute {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+fn tracepoint(text: &str) -> Option<Target> {
+    Target::parse(TargetForm::Event, text).filter(|target| *target != Target::None)
 }
 
 /// Returns whether a text has the form `STRUCT:MEMBER`.

@@ -208,7 +208,13 @@ impl Trees<'_> {
     fn attribute(&mut self) -> Attribute {
         let name_hint = ["xdp", "helper", "tc"][self.pick(3)];
         let name = self.called(name_hint);
-        Attribute { name, argument: self.maybe(Self::string), more: Vec::new(), span: self.span }
+        Attribute {
+            name,
+            argument: self.maybe(Self::string),
+            more: Vec::new(),
+            also: Vec::new(),
+            span: self.span,
+        }
     }
 
     /// Returns an attribute of a function, which may have named arguments.

@@ -44,6 +44,8 @@ struct Program {
     name: String,
     /// Section name: program type and target.
     section: String,
+    /// More attach points.
+    also: Vec<String>,
     /// Instruction slots of 8 bytes, without those of called functions.
     instructions: u64,
     /// Helpers that the program calls, directly or through its functions.
@@ -156,6 +158,7 @@ fn program(
         loop_limits: loop_limits(model, &uses, by_ks),
         name: one.name.as_str().to_owned(),
         section: one.section.to_string(),
+        also: one.targets().skip(1).map(|target| target.to_string()).collect(),
         instructions: slots(&one.body),
         helpers: uses.helpers.iter().map(|helper| helper.name()).collect(),
         kfuncs: kfuncs.map(|ksym| ksym.name.as_str().to_owned()).collect(),
@@ -269,7 +272,8 @@ impl Description<'_> {
             let filters = program.filters_events.then(|| "may keep hits from all counters".to_owned());
             let row = [program.name.clone(), program.section.clone(), instructions, calls];
             let limits = program.loop_limits.iter().cloned();
-            row.into_iter().chain(program.places.clone()).chain(filters).chain(limits).collect()
+            let also = program.also.iter().map(|target| format!("also {target}"));
+            row.into_iter().chain(also).chain(program.places.clone()).chain(filters).chain(limits).collect()
         };
         self.programs.iter().map(row).collect()
     }
