@@ -52,6 +52,13 @@ impl Host {
         Ok(Host { engine: Engine::new()?, cache: None, offer: None, workers: None })
     }
 
+    /// As [`Host::new`], with an engine that is created beside what this thread does until the first plugin is prepared,
+    /// which fails if the engine does.
+    #[must_use]
+    pub fn of_threads() -> Host {
+        Host { engine: Engine::ahead(), cache: None, offer: None, workers: None }
+    }
+
     /// Runs each plugin in a process of its own, which has nothing but a socket to this one: see
     /// [`worker`](crate::worker).
     #[must_use]

@@ -18,6 +18,7 @@ use super::memory;
 use super::sys;
 use crate::apart::Apart;
 use crate::policy::{Limit, Policy};
+use crate::processes::cpu::{self, Cpus};
 use crate::text::{MOST_BYTES, visible};
 
 /// Limit on the stack bytes of a guest. Endless recursion traps here, long before the thread's own stack
@@ -42,11 +43,11 @@ pub struct Engine {
 struct LazyEngine {
     /// Whether several threads compile.
     compiles_in_parallel: bool,
-    made: OnceLock<wasmtime::Engine>,
+    made: OnceLock<Result<wasmtime::Engine, EngineError>>,
 }
 
 /// The engine rejects its configuration on this machine, for the reason in the text.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot start the WebAssembly engine: {0}")]
 pub struct EngineError(pub(crate) String);
 
@@ -73,6 +74,21 @@ pub(super) fn engine_words(error: &wasmtime::Error) -> String {
     visible(&format!("{error:#}"), MOST_BYTES).into_owned()
 }
 
+fn create(compiles_in_parallel: bool) -> Result<wasmtime::Engine, EngineError> {
+    let mut config = Config::new();
+    config
+        .parallel_compilation(compiles_in_parallel)
+        .cranelift_opt_level(OptLevel::Speed)
+        .epoch_interruption(true)
+        .max_wasm_stack(MAX_WASM_STACK_BYTES)
+        .wasm_backtrace_max_frames(Some(backtrace::MAX_FRAMES))
+        .wasm_component_model(true)
+        .with_host_memory(Arc::new(memory::Creator))
+        // Images apply only to memories that the engine allocates itself.
+        .memory_init_cow(false);
+    wasmtime::Engine::new(&config).map_err(|error| EngineError(engine_words(&error)))
+}
+
 impl Engine {
     /// Creates the engine. It compiles on the calling thread: threads that stay in the process would make every
     /// system call with a descriptor take a reference to it, which is a tenth of the time of a reading.
@@ -88,6 +104,22 @@ impl Engine {
     /// Returns an engine as [`Engine::new`], which is created when it is first used.
     pub(crate) fn when_used() -> Engine {
         Engine::lazy(false)
+    }
+
+    /// Returns an engine as [`Engine::when_used`], which a thread that ends with that begins to create at once, on a CPU of
+    /// its own.
+    pub(crate) fn ahead() -> Engine {
+        let engine = Engine::when_used();
+        let (created, cpus) = (engine.clone(), Cpus::now());
+        let create = move || {
+            cpus.iter().for_each(Cpus::move_away);
+            let _ = created.inner();
+        };
+        // Without the thread it is created when it is used.
+        if cpus.is_some() && thread::Builder::new().name("engine".into()).spawn(create).is_ok() {
+            cpu::let_it_move();
+        }
+        engine
     }
 
     /// Returns the engine of a process that compiles and ends.
@@ -107,22 +139,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::new`].
     pub fn inner(&self) -> Result<&wasmtime::Engine, EngineError> {
-        if let Some(made) = self.inner.made.get() {
-            return Ok(made);
-        }
-        let mut config = Config::new();
-        config
-            .parallel_compilation(self.inner.compiles_in_parallel)
-            .cranelift_opt_level(OptLevel::Speed)
-            .epoch_interruption(true)
-            .max_wasm_stack(MAX_WASM_STACK_BYTES)
-            .wasm_backtrace_max_frames(Some(backtrace::MAX_FRAMES))
-            .wasm_component_model(true)
-            .with_host_memory(Arc::new(memory::Creator))
-            // Images apply only to memories that the engine allocates itself.
-            .memory_init_cow(false);
-        let made = wasmtime::Engine::new(&config).map_err(|error| EngineError(engine_words(&error)))?;
-        Ok(self.inner.made.get_or_init(|| made))
+        self.inner.made.get_or_init(|| create(self.inner.compiles_in_parallel)).as_ref().map_err(Clone::clone)
     }
 
     /// Sets the limit on the time for compiling the code of one plugin.
@@ -262,7 +279,7 @@ impl Engine {
     /// The epoch is advanced only here. A ticker thread, as is usual, would wake up a hundred times a second
     /// and disturb measurements of wake-ups; the thread that watches a plugin does so every few seconds.
     pub fn interrupt(&self) {
-        if let Some(made) = self.inner.made.get() {
+        if let Some(Ok(made)) = self.inner.made.get() {
             made.increment_epoch();
         }
     }

@@ -112,9 +112,9 @@ fn workers_ahead() -> WorkerProgram {
 
 /// Creates a host that compiles plugins in separate processes with this limit of time and memory, and runs them in
 /// `workers`, or on its own threads.
-pub(crate) fn host(workers: Option<WorkerProgram>, time: Duration, memory: u64) -> anyhow::Result<Host> {
-    let host = workers.map_or_else(Host::new, |workers| Ok(Host::of_workers(workers)))?;
-    Ok(host.with_compile_time(time).with_compiler(Apart::new(PathBuf::from(SELF)), memory))
+pub(crate) fn host(workers: Option<WorkerProgram>, time: Duration, memory: u64) -> Host {
+    let host = workers.map_or_else(Host::of_threads, Host::of_workers);
+    host.with_compile_time(time).with_compiler(Apart::new(PathBuf::from(SELF)), memory)
 }
 
 /// Runs the task of a helper process if the arguments start one, and returns its exit code; none for any

@@ -64,7 +64,7 @@ pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;
     let folder = shown(cache.path());
     let host =
-        apart::host(None, Duration::MAX, Policy::observing().limit(Limit::CompileBytes))?.with_cache(cache);
+        apart::host(None, Duration::MAX, Policy::observing().limit(Limit::CompileBytes)).with_cache(cache);
     let sources: Vec<_> = args.plugins.iter().cloned().map(Source::from).collect();
     let prepared = match prepare::all(&host, &sources) {
         Ok(prepared) => prepared,

@@ -53,7 +53,7 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let order = if args.any_order { Order::Any } else { Order::Same };
     let replay = Replay::new(record, order);
     let policy = Policy::observing();
-    let host = apart::host(None, policy.compile_time(), policy.limit(Limit::CompileBytes))?;
+    let host = apart::host(None, policy.compile_time(), policy.limit(Limit::CompileBytes));
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let prepared = match prepare::one(&host, &args.plugin.clone().into()) {
         Ok(prepared) => prepared,

@@ -197,7 +197,7 @@ pub(crate) fn run_sources(
     };
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
-    let host = apart::host(workers, policy.compile_time(), policy.limit(Limit::CompileBytes))?;
+    let host = apart::host(workers, policy.compile_time(), policy.limit(Limit::CompileBytes));
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let prepared = match prepare::all(&host, &sources) {
         Ok(prepared) => prepared,
