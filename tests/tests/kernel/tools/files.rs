@@ -3,10 +3,13 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::process::Command;
 
-use ks_tests::Folder;
+use ks_tests::{Folder, command, wait_until};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
-use super::{RunningTool, around, rows};
+use super::{LONGEST, RunningTool, Workload, around, rows};
 
 #[test]
 fn root_opensnoop_shows_paths_and_results() {
@@ -23,6 +26,33 @@ fn root_opensnoop_shows_paths_and_results() {
     assert!(rows(&ran, &format!(" {}", path.display())).iter().any(is_this), "{ran:#?}");
     let failed = rows(&ran, &format!(" {}", missing.display()));
     assert!(failed.len() == 1 && failed[0][failed[0].len() - 3..][..2] == ["-1", "ENOENT"], "{ran:#?}");
+}
+
+/// Tasks outside of the tool's PID namespace all have the number 0 there.
+#[test]
+fn root_opensnoop_in_a_pid_namespace_keeps_tasks_outside_apart() {
+    let mut inside = Command::new("unshare");
+    inside.args(["-pf", "--mount-proc"]).arg(command("ks-host").get_program());
+    let beside = RunningTool::of(inside.args(["tool", "opensnoop", "--timeout", "60"]));
+    let cat = Workload::of("/bin/cat");
+    let (pipe, other) = (cat.folder.path("pipe"), cat.folder.write("other", ""));
+    mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).expect("the folder is writable");
+    let mut waiting = Command::new(&cat.path).arg(&pipe).spawn().expect("it starts");
+    let wchan = format!("/proc/{}/wchan", waiting.id());
+    wait_until(LONGEST, "the pipe is being opened", || {
+        fs::read_to_string(&wchan).is_ok_and(|function| function == "wait_for_partner")
+    });
+    drop(File::open(&other).expect("it was written"));
+    drop(File::options().write(true).open(&pipe).expect("it is read"));
+    assert!(waiting.wait().expect("it is ours").success());
+    let ran = beside.end();
+    for path in [&pipe, &other] {
+        let failed = |row: &Vec<&str>| row[row.len() - 2] != "-";
+        let found = rows(&ran, &format!(" {}", path.display()));
+        assert!(!found.is_empty() && !found.iter().any(failed), "{}: {ran:#?}", path.display());
+    }
+    let row = &rows(&ran, &format!(" {}", pipe.display()));
+    assert!(row.iter().any(|row| row[1] == cat.name), "{ran:#?}");
 }
 
 #[test]
