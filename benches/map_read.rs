@@ -10,6 +10,9 @@
 //! A second group iterates over a hash map, where one measured iteration covers the whole map: `for (k, v in
 //! counts)` in a script compared with a native batch lookup of all entries in one system call.
 //!
+//! A third group compares what a plugin does by calls of the host in a process of its own (`process`) and on a thread of
+//! the host (`thread`): lookups in a hash map and updates of it, and the walk over one.
+//!
 //! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not
 //! measured.
 
@@ -20,12 +23,14 @@ use criterion::Criterion;
 use ks_benches::baseline::hash::Hash;
 use ks_benches::baseline::map::Array;
 use ks_benches::machine::Machine;
-use ks_benches::plugin::Subject;
+use ks_benches::plugin::{Isolation, Subject};
 use ks_benches::report::{self, Report};
 use ks_compiler::plugin::share;
+use ks_host::worker;
 use ks_tests::guests;
 
 fn main() -> Result<()> {
+    worker::serve_if_asked();
     let script = Subject::of_script("map_read.ks", include_str!("map_read.ks"))?;
     let array = Array::new()?;
     let mut criterion = report::criterion();
@@ -52,6 +57,7 @@ fn main() -> Result<()> {
         array.look_up(iterations)?.check_calls(iterations)
     });
     iterate(&mut criterion, &mut report)?;
+    access(&mut criterion, &mut report)?;
     criterion.final_summary();
     println!("\nmachine: {}\n\n{report}", Machine::here());
     report.leave("map_read")
@@ -66,5 +72,23 @@ fn iterate(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
     report.bench(criterion, "map/walk/plugin", |iterations| {
         script.run(&[format!("--iterations={iterations}")])?.check_calls(iterations)
     });
+    Ok(())
+}
+
+/// Measures calls of the host on maps, in both forms of isolation.
+fn access(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
+    for (form, isolation) in [("thread", Isolation::Thread), ("process", Isolation::Process)] {
+        let access = Subject::of_script_in(isolation, "map_access.ks", include_str!("map_access.ks"))?;
+        for (what, updates) in [("lookup", false), ("update", true)] {
+            report.bench(criterion, &format!("map/{what}/{form}"), |iterations| {
+                let arguments = [format!("--iterations={iterations}"), format!("--updates={updates}")];
+                access.run(&arguments)?.check_calls(iterations)
+            });
+        }
+        let walk = Subject::of_script_in(isolation, "map_iteration.ks", include_str!("map_iteration.ks"))?;
+        report.bench(criterion, &format!("map/walk/{form}"), |iterations| {
+            walk.run(&[format!("--iterations={iterations}")])?.check_calls(iterations)
+        });
+    }
     Ok(())
 }

@@ -20,6 +20,10 @@ pub fn path(name: &str) -> Result<PathBuf> {
     Ok(command)
 }
 
+/// How long the kernel is busy with what a command before has left: maps and programs are freed after its end, and a
+/// tracepoint that was left waits for a grace period when it is attached to again.
+const UNTIL_QUIET: Duration = Duration::from_millis(30);
+
 /// Runs a command that prints `attached` once its events are, and returns the time until then; none if it is not
 /// installed.
 ///
@@ -27,6 +31,7 @@ pub fn path(name: &str) -> Result<PathBuf> {
 /// If it fails, or ends without that line.
 pub fn until_attached(name: &str, words: &[OsString]) -> Result<Option<Duration>> {
     let (program, arguments) = words.split_first().context("a command has a name")?;
+    std::thread::sleep(UNTIL_QUIET);
     let began = Instant::now();
     let mut command = Command::new(program);
     let pipes = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

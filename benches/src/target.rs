@@ -34,7 +34,7 @@ const fn target(
 }
 
 /// All targets of the project.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 23] = [
     target(
         "scalar read / read(2), 4 members",
         ["perf_read", "perf/read/4-members", "plugin-scalar", "native"],
@@ -89,6 +89,9 @@ pub const TARGETS: [Target; 20] = [
     target("SDK variable / lookup system call", ["map_read", "map/read", "sdk-variable", "lookup"], 0.01),
     target("SDK array element / lookup system call", ["map_read", "map/read", "sdk-element", "lookup"], 0.01),
     target("walk over a hash map / native batches", ["map_read", "map/walk", "plugin", "native"], 1.2),
+    target("map lookup in a process / on a thread", ["map_read", "map/lookup", "process", "thread"], 1.02),
+    target("map update in a process / on a thread", ["map_read", "map/update", "process", "thread"], 1.02),
+    target("walk over a map in a process / on a thread", ["map_read", "map/walk", "process", "thread"], 1.02),
     target(
         "ring records a second, libbpf / plugin",
         ["rings", "ring/16-bytes-1-producers", "libbpf", "plugin"],
