@@ -12,10 +12,12 @@
 //! Functions ask through the calling thread: what they open is the same on any thread.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 #[cfg(feature = "plugins")]
@@ -36,6 +38,8 @@ use crate::tracefs::{self, TracefsError};
 pub(crate) struct Openable {
     /// Names and ids of tracepoints.
     pub(crate) tracepoints: bool,
+    /// Tracepoints, by category and name, whose ids it looks up before it is asked.
+    pub(crate) expected: Vec<(String, String)>,
     /// Programs and libraries to probe.
     pub(crate) programs: bool,
     /// Paths of processes' executables.
@@ -101,7 +105,41 @@ enum Question {
 
 /// Handle to an opener, which ends when its last handle is dropped.
 #[derive(Debug, Clone)]
-pub(crate) struct Opener(Sender<Question>);
+pub(crate) struct Opener {
+    questions: Sender<Question>,
+    expected: Arc<Expected>,
+}
+
+/// Ids of tracepoints, by category and name.
+type TracepointIds = HashMap<(String, String), u64>;
+
+/// The ids that the opener looks up first of all, and sends in one answer: those of the tracepoints of an object are asked
+/// for one after another.
+#[derive(Debug)]
+struct Expected {
+    answer: Mutex<Receiver<TracepointIds>>,
+    found: OnceLock<TracepointIds>,
+}
+
+impl Expected {
+    /// Waits for the answer, and returns the id of a tracepoint; none if it was not found, or not expected.
+    fn id(&self, tracepoint: &(String, String)) -> Option<u64> {
+        let found = self.found.get_or_init(|| {
+            let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+            answer.recv().unwrap_or_default()
+        });
+        found.get(tracepoint).copied()
+    }
+}
+
+/// Looks up the ids of tracepoints, as far as there are such.
+fn ids_of(tracepoints: &[(String, String)]) -> TracepointIds {
+    let id = |tracepoint: &(String, String)| {
+        let id = tracefs::read_tracepoint_id(&tracepoint.0, &tracepoint.1).ok()?;
+        Some((tracepoint.clone(), id))
+    };
+    tracepoints.iter().filter_map(id).collect()
+}
 
 thread_local! {
     /// The opener of this thread; none if the thread may open files itself.
@@ -119,9 +157,15 @@ impl Opener {
             return Ok(None);
         }
         let (questions, asked) = mpsc::channel::<Question>();
-        let serve = move || asked.into_iter().for_each(|question| question.serve(&openable));
+        let (found, answer) = mpsc::channel();
+        let serve = move || {
+            // Nobody waits for it if the asker is gone.
+            let _ = found.send(ids_of(&openable.expected));
+            asked.into_iter().for_each(|question| question.serve(&openable));
+        };
         thread::Builder::new().name("opener".into()).spawn(serve)?;
-        Ok(Some(Opener(questions)))
+        let expected = Arc::new(Expected { answer: Mutex::new(answer), found: OnceLock::new() });
+        Ok(Some(Opener { questions, expected }))
     }
 
     /// Makes functions on the calling thread ask this opener.
@@ -132,7 +176,7 @@ impl Opener {
 
 /// Asks the opener of the calling thread. None if there is none, or if it has ended.
 fn ask<R>(question: impl FnOnce(Sender<R>) -> Question) -> Option<R> {
-    let Opener(questions) = OPENER.with_borrow(Clone::clone)?;
+    let Opener { questions, .. } = OPENER.with_borrow(Clone::clone)?;
     let (answer, answered) = mpsc::channel();
     questions.send(question(answer)).ok()?;
     answered.recv().ok()
@@ -140,7 +184,12 @@ fn ask<R>(question: impl FnOnce(Sender<R>) -> Question) -> Option<R> {
 
 /// Returns the id of a tracepoint: see [`tracefs::tracepoint_id`].
 pub(crate) fn tracepoint_id(category: &str, event: &str) -> Option<Result<u64, TracefsError>> {
-    let (category, event) = (category.to_owned(), event.to_owned());
+    let tracepoint = (category.to_owned(), event.to_owned());
+    let opener = OPENER.with_borrow(Clone::clone)?;
+    if let Some(id) = opener.expected.id(&tracepoint) {
+        return Some(Ok(id));
+    }
+    let (category, event) = tracepoint;
     ask(|answer| Question::Tracepoint { category, event, answer })
 }
 

@@ -80,7 +80,7 @@ impl Checker<'_> {
         function: &ast::AstFunction,
         null_types: HashMap<Span, TypeId>,
     ) -> hir::HirFunction {
-        let Signature { params: types, ret, kind, target, also, .. } = self.signatures[id].clone();
+        let Signature { params: types, ret, kind, target, .. } = self.signatures[id].clone();
         let name = self.full_name(&function.name);
         let Some(kind) = kind else { return unusable(name, function.name.span, ret) };
         let keys_of_map = |name: &str| match self.names.get(name) {
@@ -120,6 +120,8 @@ impl Checker<'_> {
         let system_call = self.system_call(&target);
         let record_arguments = self.record_arguments(&target);
         let given = self.given_objects(kind, &target, &function.name.name, &types);
+        let also = function.attributes.iter().flat_map(|attribute| &attribute.also);
+        let also = also.map(|text| String::from_utf8_lossy(&text.bytes).into_owned()).collect();
         let objects = params.iter().zip(given).filter_map(|(local, given)| given.then_some(*local)).collect();
         read_form::choose(&mut block);
         hir::HirFunction {

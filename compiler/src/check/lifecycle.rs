@@ -174,9 +174,6 @@ impl Body<'_, '_> {
         }
         let given = String::from_utf8_lossy(given).into_owned();
         let signature = &self.checker.signatures[program];
-        if signature.also.contains(&given) {
-            return;
-        }
         let Some(own) = other_target(&signature.target, signature.kind, &given) else { return };
         let declared = signature.span;
         self.report(

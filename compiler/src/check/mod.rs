@@ -101,8 +101,6 @@ struct Signature {
     /// None if its attributes are invalid, which was reported.
     kind: Option<FunctionKind>,
     target: Target,
-    /// As [`hir::HirFunction::also`].
-    also: Vec<String>,
     span: Span,
 }
 

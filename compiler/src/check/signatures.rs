@@ -41,8 +41,7 @@ impl Checker<'_> {
         let Some((kind, target)) = found else {
             // Without a kind, its types may be ones that only a certain kind of program has.
             let ret = self.types.common().error;
-            let (params, also) = (Vec::new(), Vec::new());
-            return Signature { name, params, ret, kind: None, target: Target::None, also, span };
+            return Signature { name, params: Vec::new(), ret, kind: None, target: Target::None, span };
         };
         self.half = kind.half();
         let params = function.params.iter().map(|param| self.type_expr(&param.ty, Position::Value));
@@ -55,9 +54,7 @@ impl Checker<'_> {
                 .extend(params.iter().chain([&ret]).filter_map(|ty| self.types.pointee_struct(*ty)));
             self.find_pointees(function);
         }
-        let also = function.attributes.iter().flat_map(|attribute| &attribute.also);
-        let also = also.map(|text| String::from_utf8_lossy(&text.bytes).into_owned()).collect();
-        Signature { name, params, ret, kind: Some(kind), target, also, span }
+        Signature { name, params, ret, kind: Some(kind), target, span }
     }
 
     /// Records the structs that pointers in a body of the kernel half point to, as far as it names types.

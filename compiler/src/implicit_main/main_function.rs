@@ -1,7 +1,6 @@
 //! `main` of a script that has none, and the function that runs when the script ends.
 
 use std::collections::HashSet;
-use std::iter;
 
 use super::attributes::AttachPoint;
 use super::build::{At, DeclarationSpans};
@@ -102,15 +101,11 @@ pub(super) fn options_param(at: At) -> Param {
 fn attach(handle: &str, one: &mut Attached) -> Vec<Stmt> {
     let at = one.names.next();
     let program = at.name(handle);
-    let attach_to = |at: At, target: Expr| {
-        let attached = at.builtin("attach", vec![at.name(handle), target, at.int(0)]);
-        at.when(at.binary(BinaryOp::Ne, attached, at.int(0)), vec![at.returns(1)])
-    };
     match std::mem::replace(&mut one.attach_point, AttachPoint::Load) {
         AttachPoint::Load => Vec::new(),
         AttachPoint::Target(target) => {
-            let also = one.also.iter().map(|(at, event)| attach_to(*at, at.text(event.as_str())));
-            iter::once(attach_to(at, target)).chain(also).collect()
+            let attached = at.builtin("attach", vec![program, target, at.int(0)]);
+            vec![at.when(at.binary(BinaryOp::Ne, attached, at.int(0)), vec![at.returns(1)])]
         }
         AttachPoint::Event(fields) => {
             let variable = format!("(event of {})", one.name);

@@ -113,8 +113,6 @@ struct Attached {
     name: String,
     names: DeclarationSpans,
     attach_point: AttachPoint,
-    /// More tracepoints, each at its source range.
-    also: Vec<(At, String)>,
 }
 
 /// A function of userspace that `main` calls.
@@ -181,11 +179,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
                 if let Some(error) = rate.filter(|_| !diagnostics.has_errors()) {
                     diagnostics.report(error);
                 }
-                let also = function.attributes[0].also.iter();
-                let also =
-                    also.map(|text| (At(text.span), String::from_utf8_lossy(&text.bytes).into_owned()));
-                let (name, also) = (function.name.name.clone(), also.collect());
-                attached.push(Attached { name, names, attach_point, also });
+                attached.push(Attached { name: function.name.name.clone(), names, attach_point });
             }
             Role::Begin | Role::End | Role::Interval => {
                 called.extend(userspace(function, role, has_options, diagnostics));

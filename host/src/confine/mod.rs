@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use ks_compiler::object::model::{Ksym, KsymKind, Object, Program};
-use ks_compiler::object::table::MapKind;
+use ks_compiler::object::table::{MapKind, Target};
 use ks_wit::object::FUNCTION_PREFIX;
 
 pub(crate) use loader::{leave_rights_to_load, loader_rights};
@@ -63,6 +63,8 @@ pub struct Confinement {
     /// Calls functions of kernel modules, whose types the kernel shows only with CAP_SYS_ADMIN
     /// (kernel/bpf/syscall.c, `bpf_obj_get_next_id`, v6.18).
     modules: bool,
+    /// The tracepoints of its programs, by category and name.
+    tracepoints: Vec<(String, String)>,
     /// Has buffers of events that programs write to.
     buffers: bool,
     /// Loads programs that are attached to interfaces, cgroups or connections, or creates maps of these.
@@ -139,6 +141,11 @@ impl Confinement {
                 let is_function = |ksym: &&Ksym| matches!(ksym.kind, KsymKind::Function(_));
                 !model.ksyms.iter().filter(is_function).all(|ksym| bpf::has_function(ksym.name.as_str()))
             }),
+            tracepoints: programs
+                .iter()
+                .flat_map(|(_, program)| program.targets())
+                .filter_map(tracepoint)
+                .collect(),
             buffers: any(|model| model.maps.iter().any(|map| map.shape.kind == MapKind::PerfEventArray)),
             network: any(Object::needs_net_admin),
             packets: is_of(Class::SocketFilter),
@@ -181,6 +188,7 @@ impl Confinement {
     fn openable(&self) -> Openable {
         Openable {
             tracepoints: self.events || self.observing,
+            expected: self.tracepoints.clone(),
             programs: self.user_probes,
             processes: self.events,
             pins: self.pins.clone(),
@@ -202,6 +210,13 @@ pub fn system_calls() -> String {
         what this object has, and a socket to ks-host, which attaches what it delivers. It reads types, names and settings of the \
         kernel, and no other files where the kernel has Landlock.\n\n";
     format!("{}\n{of_worker}{}{of_loader}{}", filter::table(), worker::table(), loader::table())
+}
+
+fn tracepoint(target: Target) -> Option<(String, String)> {
+    match target {
+        Target::Event { category, name } => Some((category, name)),
+        _ => None,
+    }
 }
 
 /// Whether programs ask which functions the kernel has.

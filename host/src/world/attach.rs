@@ -5,6 +5,7 @@
 //! Destination -> suits the program's kind -> AttachPoint, by the policy -> within the budget -> attached
 //! ```
 
+use std::iter;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ use super::misses::Skipped;
 use super::state::State;
 use crate::bpf::{self, BpfError, FilterOrder, XdpMode};
 use crate::explain;
+use crate::host_bytes::Charge;
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbeLocation, ProbePoint};
 use crate::policy::Class;
 use crate::probed;
@@ -107,7 +109,7 @@ enum AttachPoint {
 }
 
 impl State {
-    /// Attaches a program.
+    /// Attaches a program: at all destinations or, if one fails, at none.
     pub(super) fn attach_to(
         &mut self,
         this: &Resource<ProgramHandle>,
@@ -115,12 +117,36 @@ impl State {
         cookie: u64,
     ) -> Result<Resource<LinkHandle>, HostError> {
         let program = self.table.get(this)?.name.to_string();
-        let target = self.target_of(&program, &destination)?;
+        let more = match destination {
+            Destination::Own => self.object()?.more_targets(&program),
+            _ => Vec::new(),
+        };
+        let mut link = LinkHandle::default();
+        for destination in iter::once(destination).chain(more.into_iter().map(Destination::Tracepoint)) {
+            match self.attach_at(&program, destination, cookie) {
+                Ok((attach_point, charge)) => link.keep(attach_point, charge),
+                Err(error) => {
+                    self.detach_all(&link.ids())?;
+                    return Err(error);
+                }
+            }
+        }
+        self.give_link(link)
+    }
+
+    /// Attaches a program at one destination. Returns the id of the attachment, and the charge for it.
+    fn attach_at(
+        &mut self,
+        program: &str,
+        destination: Destination,
+        cookie: u64,
+    ) -> Result<(u64, Charge), HostError> {
+        let target = self.target_of(program, &destination)?;
         check_length("target", &target)?;
         let charge = self.host_bytes.charge(ATTACHED_BYTES + (program.len() + target.len()) as u64)?;
         self.allow_descriptors(1)?;
-        if self.attached.is_at(&program, &target) {
-            return Err(BpfError::AlreadyAttached { program, target }.into());
+        if self.attached.is_at(program, &target) {
+            return Err(BpfError::AlreadyAttached { program: program.to_owned(), target }.into());
         }
         let description = format!("{program} at {target}");
         let held = self.audited(
@@ -128,12 +154,12 @@ impl State {
             &description,
             |_| None,
             |state| {
-                let attach_point = state.allow_attach(&program, destination)?;
-                state.within_budget(&program)?;
-                attach(state, &program, attach_point, cookie)
+                let attach_point = state.allow_attach(program, destination)?;
+                state.within_budget(program)?;
+                attach(state, program, attach_point, cookie)
             },
         )?;
-        self.give_link(program, Some(target), held, charge)
+        Ok((self.attached.insert(program.to_owned(), Some(target), held), charge))
     }
 
     /// Returns the name of a destination for messages and the list of attachments. Two attachments of one

@@ -26,11 +26,21 @@ pub struct ProgramHandle {
 /// Host side of a `test-input` handle.
 pub type TestInputHandle = Charged<bpf::TestInput>;
 
-/// Host side of a `link` handle: an id of the state's `AttachedPrograms`.
+/// Host side of a `link` handle: ids of the state's `AttachedPrograms`, in the order of attaching, each with the charge for
+/// its entry there.
+#[derive(Default)]
 pub struct LinkHandle {
-    attach_point: u64,
-    /// Charge for the entry in the list of attachments.
-    _charge: Charge,
+    attach_points: Vec<(u64, Charge)>,
+}
+
+impl LinkHandle {
+    pub(super) fn keep(&mut self, attach_point: u64, charge: Charge) {
+        self.attach_points.push((attach_point, charge));
+    }
+
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.attach_points.iter().map(|(id, _)| *id).collect()
+    }
 }
 
 type Linked = Result<Resource<LinkHandle>, HostError>;
@@ -255,36 +265,35 @@ impl HostLink for State {
                 Ok(state.object()?.register(&name)?)
             },
         )?;
-        self.give_link(name, None, Held::Registered(link), charge)
+        let mut handle = LinkHandle::default();
+        handle.keep(self.attached.insert(name, None, Held::Registered(link)), charge);
+        self.give_link(handle)
     }
 
     fn detach(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
-        let attach_point = self.table.get(&this)?.attach_point;
-        detach(self, attach_point)
+        let attach_points = self.table.get(&this)?.ids();
+        self.detach_all(&attach_points)
     }
 
     fn drop(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
-        let LinkHandle { attach_point, .. } = self.table.delete(this)?;
-        detach(self, attach_point)
+        let link = self.table.delete(this)?;
+        self.detach_all(&link.ids())
     }
 }
 
 impl State {
-    /// Records an attachment and returns its handle; detaches if there is no room for one.
-    pub(super) fn give_link(
-        &mut self,
-        program: String,
-        target: Option<String>,
-        held: Held,
-        charge: Charge,
-    ) -> Linked {
-        let attach_point = self.attached.insert(program, target, held);
-        self.table.push(LinkHandle { attach_point, _charge: charge }).map_err(|full| {
-            match detach(self, attach_point) {
-                Ok(()) => full.into(),
-                Err(unseen) => unseen.into(),
-            }
+    /// Returns the handle of attachments; detaches if there is no room for one.
+    pub(super) fn give_link(&mut self, link: LinkHandle) -> Linked {
+        let attach_points = link.ids();
+        self.table.push(link).map_err(|full| match self.detach_all(&attach_points) {
+            Ok(()) => full.into(),
+            Err(unseen) => unseen.into(),
         })
+    }
+
+    /// Removes these attachments, the newest first, as far as they are not removed yet.
+    pub(super) fn detach_all(&mut self, attach_points: &[u64]) -> wasmtime::Result<()> {
+        attach_points.iter().rev().try_for_each(|attach_point| detach(self, *attach_point))
     }
 
     /// Detaches a program. The kernel waits here for the programs that run, long on a machine that is busy.

@@ -5,6 +5,7 @@ mod tables;
 mod tutorial;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -369,6 +370,36 @@ fn root_targets_that_pass_a_program_the_same_share_it() {
     let outcome = run(&policy.replace("\"syscalls/sys_exit_read\", ", ""));
     assert_eq!(outcome.code, 126, "{outcome:#?}");
     assert!(outcome.stderr.contains("syscalls/sys_exit_read"), "{outcome:#?}");
+}
+
+#[test]
+fn root_a_program_is_attached_to_all_its_targets_or_to_none() {
+    let script = r#"@syscall_exit("write", "read") { results[ret] += 1 }"#;
+    let folder = Folder::new();
+    let acts = |descriptors: u32| {
+        let file = folder.path(format!("audit{descriptors}"));
+        let mut host = command("ks-host");
+        host.args(["--limit", &format!("descriptors={descriptors}"), "--audit"]).arg(&file);
+        let outcome = finish(host.args(["-e", script, "--exec", "true"]));
+        let entries = fs::read_to_string(&file).expect("it was written");
+        let entries = entries.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let of_tracepoints =
+            entries.filter(|one| one["target"].as_str().is_some_and(|text| text.contains(" at ")));
+        let acts: Vec<_> = of_tracepoints.map(|one| (one["act"].clone(), one["target"].clone())).collect();
+        (outcome.code, acts)
+    };
+    let run = |codes: &[(&str, &str)]| -> Vec<(Value, Value)> {
+        codes
+            .iter()
+            .map(|(act, call)| ((*act).into(), format!("on_write at syscalls/sys_exit_{call}").into()))
+            .collect()
+    };
+    let none = run(&[("attach", "write"), ("detach", "write")]);
+    let all = run(&[("attach", "write"), ("attach", "read"), ("detach", "read"), ("detach", "write")]);
+    let seen: Vec<_> = (1..12).map(acts).filter(|(_, acts)| !acts.is_empty()).collect();
+    assert!(seen.contains(&(1, none)) && seen.contains(&(0, all)), "{seen:#?}");
+    let is_whole = |(code, acts): &(i32, Vec<_>)| *code == 0 || acts.len() == 2;
+    assert!(seen.iter().all(is_whole), "{seen:#?}");
 }
 
 #[test]

@@ -19,7 +19,8 @@ pub const ARGUMENTS_OF_C: &str = "arguments:c";
 pub const ARGUMENTS_OF_GO: &str = "arguments:go";
 
 /// Prefix of the attribute of a program that is for another tracepoint besides that of its section:
-/// `also:syscalls/sys_enter_pread64`. The kernel ignores it; the host shows and judges it as it does the section's.
+/// `also:syscalls/sys_enter_pread64`. The kernel ignores it; the host shows it, judges it
+/// and attaches the program there as it does at the section's.
 const ALSO: &str = "also:";
 
 /// Accepted attributes of declarations.

@@ -305,6 +305,13 @@ impl Object {
         })
     }
 
+    /// Returns the tracepoints that a program is for besides that of its section. Does not load anything.
+    pub fn more_targets(&self, program: &str) -> Vec<String> {
+        let found = self.model().program(program);
+        let targets = found.into_iter().flat_map(|(_, one)| one.targets().skip(1));
+        targets.map(|target| target.to_string()).collect()
+    }
+
     /// Returns name, type and target of each program. Does not load anything.
     pub fn programs(&self) -> impl Iterator<Item = (String, ProgramType, String)> {
         self.model().programs.iter().map(|one| {
