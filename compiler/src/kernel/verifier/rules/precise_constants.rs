@@ -6,12 +6,12 @@
 //!   next field in a packet, has another range on each. One that the verifier does not know is the same on all of them.
 //!   Source: kernel/bpf/verifier.c, `is_state_visited` and `regsafe`.
 //! - Kernels: all.
-//! - Here: initial constants, and numbers that grow from merge to merge, are hidden in functions with many branches. Three
-//!   kinds stay known. What decides whether a record of a ring buffer is released, and what may tell whether there is
+//! - Here: initial constants are hidden in functions with many branches, and many numbers that grow from merge to merge in
+//!   any. Three kinds stay known. What decides whether a record of a ring buffer is released, and what may tell whether there is
 //!   one: the verifier must see that it is released on each path. What an address is computed from without a check
-//!   between: its bound is that of each number that reaches it. What ends an ordinary loop, of which the verifier follows
+//!   or a mask between: its bound is that of each number that reaches it. What ends an ordinary loop, of which the verifier follows
 //!   each iteration: 6.1 does not see that an unknown counter on the stack changes ("infinite loop detected").
-//! - Cases: `many_branches`; the parsers of `tests/src/growing_scripts.rs`, whose 60 fields were 251,744 instructions, and are
+//! - Cases: `many_branches`; `sum_as_index`, whose twenty conditional additions were two to the twentieth paths; the parsers of `tests/src/growing_scripts.rs`, whose 60 fields were 251,744 instructions, and are
 //!   26,423.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
-use crate::kernel::mir::{Block, Callee, Helper, MirFunction, Op, Terminator, Type, Value};
+use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, MirFunction, Op, Origin, Terminator, Type, Value};
 use crate::kernel::pass::origins::Origins;
 use crate::kernel::pass::region::HiddenZeros;
 use crate::kernel::verifier::code::{has_many_branches, may_know_grown};
@@ -27,13 +27,15 @@ use crate::kernel::verifier::releases;
 
 /// Runs the pass; returns whether anything changed. It must be the last, and run once.
 pub fn run(function: &mut MirFunction) -> bool {
-    if !has_many_branches(function) {
+    let order = function.reverse_postorder();
+    let params: usize = order.iter().map(|block| function.blocks[*block].params.len()).sum();
+    let has_many_branches = has_many_branches(function);
+    if !has_many_branches && may_know_grown(params) {
         return false;
     }
-    let order = function.reverse_postorder();
     let mut constant: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        if let (Some(result), Op::Const(_)) = (inst.result, &inst.op) {
+        if let (Some(result), Op::Const(_), true) = (inst.result, &inst.op, has_many_branches) {
             constant[result] = true;
         }
     }
@@ -48,6 +50,7 @@ pub fn run(function: &mut MirFunction) -> bool {
 
 struct Constants<'a> {
     function: &'a mut MirFunction,
+    /// The constants, in a function with many branches.
     constant: IndexVec<Value, bool>,
     /// A branch or an address depends on it.
     decides: IndexVec<Value, bool>,
@@ -63,10 +66,11 @@ impl Constants<'_> {
     fn keep(&mut self, order: &[Block]) {
         let origins = Origins::new(self.function);
         let mut known = releases::deciding(self.function, order, &origins);
-        known.extend(self.distances());
         known.extend(self.exits_of_loops(order));
         known.extend(self.beside_records(&origins));
         self.kept = origins.of(known);
+        let far = origins.until(self.distances(), |op| bounds_itself(&origins, op));
+        far.iter_enumerated().filter(|(_, is_far)| **is_far).for_each(|(value, _)| self.kept[value] = true);
     }
 
     /// The parameters of blocks beside a record that may be null there: they may tell whether it is.
@@ -109,9 +113,22 @@ impl Constants<'_> {
         distances.collect()
     }
 
+    /// The numbers that are kept on the stack, where they may be keys: of an array the verifier looks up which.
+    fn stored(&self) -> Vec<Value> {
+        let insts = self.function.blocks.iter().flat_map(|block| &block.insts);
+        let stored = insts.filter_map(|inst| match inst.op {
+            Op::Store { base, value, .. } => {
+                (self.function.values[base] == Type::Ptr(Origin::Stack)).then_some(value)
+            }
+            _ => None,
+        });
+        stored.collect()
+    }
+
     /// The parameters that get, on some path, a result computed from a parameter of an earlier block; none if they are few.
     fn grown(&self, order: &[Block]) -> BTreeSet<Value> {
         let origins = Origins::new(self.function);
+        let keys = origins.of(self.stored());
         let entry = self.function.entry();
         let mut merged = IndexVec::filled(self.function.values.len(), false);
         let mut found = BTreeSet::new();
@@ -119,7 +136,8 @@ impl Constants<'_> {
         for target in inner.flat_map(|block| self.function.blocks[*block].term.targets()) {
             for (arg, param) in target.args.iter().zip(&self.function.blocks[target.block].params) {
                 merged[*param] = true;
-                let counts = self.decides[*param] && !self.kept[*param] && !found.contains(param);
+                let decides = self.decides[*param] || keys[*param];
+                let counts = decides && !self.kept[*param] && !found.contains(param);
                 if counts && grows(&origins, &merged, *arg, *param) {
                     found.insert(*param);
                 }
@@ -151,6 +169,16 @@ impl Constants<'_> {
         let function = &mut *self.function;
         let zero = self.zeros.get_or_insert_with(|| zeros(function)).of(ty);
         function.append(block, ty, Op::Opaque { value, zero })
+    }
+}
+
+/// Whether the bound of a result is the same whatever is known of its operands.
+fn bounds_itself(origins: &Origins<'_>, op: &Op) -> bool {
+    let is_constant = |value: Value| matches!(origins.definitions[value], Some(Op::Const(_)));
+    match op {
+        Op::Call { .. } | Op::Load { .. } | Op::Below { .. } | Op::Narrow { signed: false, .. } => true,
+        Op::Binary(BinaryOp::And, a, b) => is_constant(*a) || is_constant(*b),
+        _ => false,
     }
 }
 
