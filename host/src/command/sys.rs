@@ -15,6 +15,9 @@ use nix::libc;
 /// before its exec. If the other end of `gate` is closed without one, the child ends: its parent may be gone, and then an
 /// error that it returned to the standard library would abort it with a message. `parents_end` is that other end, which the
 /// child must close.
+///
+/// The child begins with no signal blocked: this process takes those that ask it to stop by sigwait(3), on a thread for
+/// that, and blocks them on all others.
 pub(super) fn wait_before_exec(
     command: &mut Command,
     pid_pipe: OwnedFd,
@@ -23,11 +26,16 @@ pub(super) fn wait_before_exec(
 ) {
     let parents_end = parents_end.as_raw_fd();
     let wait = move || {
-        // SAFETY: getpid, close, write, read and _exit are async-signal-safe; nothing is allocated. The descriptors
-        // are those of the parent at the fork, and the child uses `parents_end` for nothing else. The buffers
-        // live on this stack frame.
+        // SAFETY: getpid, close, write, read, sigemptyset, sigprocmask and _exit are async-signal-safe; nothing is
+        // allocated. The descriptors are those of the parent at the fork, and the child uses `parents_end` for nothing
+        // else. The buffers live on this stack frame.
         unsafe {
             libc::close(parents_end);
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            if libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
             let pid = libc::getpid().to_ne_bytes();
             if libc::write(pid_pipe.as_raw_fd(), pid.as_ptr().cast(), pid.len()) != 4 {
                 return Err(io::Error::last_os_error());

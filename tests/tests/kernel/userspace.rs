@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 use std::process::Command;
+use std::time::Duration;
 
 use ks_tests::net::{LEFT, Wire};
-use ks_tests::{Folder, allowed, compile, finish, run_script, wait_until_gone};
+use ks_tests::{Folder, allowed, compile, finish, run_script, wait_until, wait_until_gone};
 
 const NO_ARGUMENTS: &[&str] = &[];
 
@@ -236,5 +237,30 @@ fn root_a_command_that_never_ran_ends_without_a_word() {
         let outcome = finish(allowed().arg(&plugin).args(["--exec", "true"]));
         let said = "now.wasm: `true` was not run: the plugin ended without waiting (`sleep`, `dispatch`)\n";
         assert_eq!((outcome.code, outcome.stderr.as_str()), (1, said));
+    }
+}
+
+/// The host takes the signals that ask it to stop on a thread of its own, and blocks them on the others.
+#[test]
+fn root_a_command_begins_with_no_signal_blocked_and_ends_with_its_plugin() {
+    let script = r#"@tracepoint("sched/sched_process_exit") { ended[0] += 1 }"#;
+    for isolation in ["process", "thread"] {
+        let run = |options: &[&str], command: &[&str]| {
+            let mut host = allowed();
+            host.args(["--isolation", isolation]).args(options).args(["-e", script, "--exec"]).args(command);
+            finish(&mut host)
+        };
+        let outcome = run(&[], &["grep", "SigBlk", "/proc/self/status"]);
+        assert!(outcome.stdout.contains("SigBlk:\t0000000000000000\n"), "{isolation}: {outcome:#?}");
+        let folder = Folder::new();
+        let program = folder.path("sleeping");
+        ks_tests::copy_program("/bin/sleep", &program);
+        let outcome = run(&["--timeout", "0.3"], &[program.to_str().expect("a plain name"), "777"]);
+        assert_eq!(outcome.code, 124, "{isolation}: {outcome:#?}");
+        let is_running = || {
+            let mut processes = std::fs::read_dir("/proc").expect("procfs is mounted").flatten();
+            processes.any(|one| std::fs::read_link(one.path().join("exe")).is_ok_and(|exe| exe == program))
+        };
+        wait_until(Duration::from_secs(10), "the command has ended", || !is_running());
     }
 }
