@@ -68,6 +68,7 @@ mod stacks;
 mod stats;
 mod stmt;
 mod take;
+mod tasks;
 mod text;
 mod type_items;
 mod types;

@@ -243,6 +243,15 @@ builtins! {
         "pid" -> "bpf_get_current_pid_tgid" Pid,
         /// `tid() -> u32`: the thread id, lower half of bpf_get_current_pid_tgid.
         "tid" -> "bpf_get_current_pid_tgid" Tid,
+        /// `pid(task) -> u32` and `tid(task) -> u32`: the process or thread id of a task of the kernel.
+        "pid" TaskNumber {
+            /// The address of the task, a u64.
+            task: Box<Expr>,
+            /// Its id in the initial PID namespace, a u32.
+            initial: Box<Expr>,
+            /// Whether it is the process id.
+            is_process: bool,
+        },
         /// `uid() -> u32`: lower half of bpf_get_current_uid_gid.
         "uid" -> "bpf_get_current_uid_gid" Uid,
         /// `gid() -> u32`: upper half of bpf_get_current_uid_gid.

@@ -159,6 +159,8 @@ impl Flow<'_, '_> {
                 }
                 KernelBuiltin::Pid => Source::Known(Holds::Process),
                 KernelBuiltin::Tid => Source::Known(Holds::Thread),
+                KernelBuiltin::TaskNumber { is_process: true, .. } => Source::Known(Holds::Process),
+                KernelBuiltin::TaskNumber { is_process: false, .. } => Source::Known(Holds::Thread),
                 KernelBuiltin::Comm => Source::Known(Holds::Command),
                 KernelBuiltin::Cpu => Source::Known(Holds::Cpu),
                 KernelBuiltin::CgroupId => Source::Known(Holds::Cgroup),

@@ -236,6 +236,11 @@ impl Lowerer<'_> {
             KernelBuiltin::Tid => {
                 return Ok(self.builder.call(Type::I32, Callee::TaskId(TaskId::Thread), Vec::new()));
             }
+            KernelBuiltin::TaskNumber { task, initial, is_process } => {
+                let args = vec![self.scalar(task)?, self.scalar(initial)?];
+                let id = if *is_process { TaskId::Process } else { TaskId::Thread };
+                return Ok(self.builder.call(Type::I32, Callee::TaskId(id), args));
+            }
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
             KernelBuiltin::Gid => return Ok(self.group_id()),
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,

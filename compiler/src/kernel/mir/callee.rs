@@ -317,9 +317,9 @@ impl MapIter {
 /// whole run of a program, and read before `pass::task_ids` has replaced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskId {
-    /// `() -> tid`
+    /// `() -> tid`, or `(task, initial) -> tid` of a task by its address, with its id in the initial PID namespace.
     Thread,
-    /// `() -> tgid`
+    /// The same of the process.
     Process,
 }
 

@@ -328,6 +328,9 @@ impl Checker<'_> {
     fn call(&self, callee: Callee, args: usize, result: Option<Type>) -> Check {
         let is_function = matches!(callee, Callee::Function(_));
         require(is_function || args <= MAX_ARGS, || "a call has at most five arguments".into())?;
+        if let Callee::TaskId(_) = callee {
+            require(matches!(args, 0 | 2), || "the running task, or one with its id".into())?;
+        }
         let expected = match callee {
             Callee::Helper(helper) => Some(helper.result()),
             Callee::Kfunc(kfunc) => kfunc.result(),

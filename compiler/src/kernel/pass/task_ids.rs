@@ -6,7 +6,13 @@
 //!
 //! ```text
 //! v = call pid()    ->    if words.number == 0 { v = bpf_get_current_pid_tgid() >> 32 }
-//!                         else                 { v = task_id(words, 1) }
+//!                         else                 { v = task_id(words, 1, bpf_get_current_task()) }
+//! ```
+//!
+//! Of another task, `v = call pid(task, initial)`, the id in the initial namespace is there already:
+//!
+//! ```text
+//! if words.number == 0 { v = initial } else { v = task_id(words, 1, task) }
 //! ```
 //!
 //! In the initial namespace the verifier removes the call. The pass runs once, after those that share values: an
@@ -38,12 +44,19 @@ pub fn run(program: &mut Program) -> bool {
     true
 }
 
+/// The read of an id.
+#[derive(Clone, Copy)]
+struct Read {
+    id: TaskId,
+    /// The address of the task and its id in the initial namespace; none: of the running task.
+    of: Option<(Value, Value)>,
+}
+
 /// The id that an instruction reads.
-fn read_by(inst: &Inst) -> Option<TaskId> {
-    match inst.op {
-        Op::Call { callee: Callee::TaskId(id), .. } => Some(id),
-        _ => None,
-    }
+fn read_by(inst: &Inst) -> Option<Read> {
+    let Op::Call { callee: Callee::TaskId(id), args } = &inst.op else { return None };
+    let of = args.first().copied().zip(args.get(1).copied());
+    Some(Read { id: *id, of })
 }
 
 fn replace(function: &mut MirFunction, reader: FuncId) -> bool {
@@ -53,8 +66,8 @@ fn replace(function: &mut MirFunction, reader: FuncId) -> bool {
     while at < function.blocks.len() {
         let block = Block::new(at);
         let mut insts = function.blocks[block].insts.iter().enumerate();
-        if let Some((index, id)) = insts.find_map(|(index, inst)| Some((index, read_by(inst)?))) {
-            read(function, (block, index), id, reader);
+        if let Some((index, found)) = insts.find_map(|(index, inst)| Some((index, read_by(inst)?))) {
+            read(function, (block, index), found, reader);
         }
         at += 1;
     }
@@ -62,7 +75,7 @@ fn replace(function: &mut MirFunction, reader: FuncId) -> bool {
 }
 
 /// Replaces the read at this position.
-fn read(function: &mut MirFunction, (block, index): (Block, usize), id: TaskId, reader: FuncId) {
+fn read(function: &mut MirFunction, (block, index): (Block, usize), Read { id, of }: Read, reader: FuncId) {
     let data = &mut function.blocks[block];
     let rest = data.insts.split_off(index + 1);
     let Some(read) = data.insts.pop() else { return };
@@ -85,20 +98,31 @@ fn read(function: &mut MirFunction, (block, index): (Block, usize), id: TaskId, 
     let (then, otherwise) = (Target::to(first), Target::to(inside));
     function.blocks[block].term = Terminator::Branch { cond, then, otherwise };
 
-    let both = Op::Call { callee: Callee::Helper(Helper::GetCurrentPidTgid), args: Vec::new() };
-    let mut both = function.append(first, Type::I64, both);
-    if id == TaskId::Process {
-        let half = function.append(first, Type::I64, Op::Const(32));
-        both = function.append(first, Type::I64, Op::Binary(BinaryOp::LShr, both, half));
-    }
-    let number = function.append(first, Type::I32, Op::Truncate(both));
+    let number = match of {
+        Some((_, initial)) => initial,
+        None => running(function, first, id),
+    };
     function.blocks[first].term = Terminator::Jump(Target { block: join, args: passed(read.result, number) });
 
     let is_process = function.append(inside, Type::I32, Op::Const(u64::from(id == TaskId::Process)));
-    let call = Op::Call { callee: Callee::Function(reader), args: vec![words, is_process] };
+    let current = || Op::Call { callee: Callee::Helper(Helper::GetCurrentTask), args: Vec::new() };
+    let task = of.map(|(task, _)| task);
+    let task = task.unwrap_or_else(|| function.append(inside, Type::I64, current()));
+    let call = Op::Call { callee: Callee::Function(reader), args: vec![words, is_process, task] };
     let number = function.append(inside, Type::I32, call);
     function.blocks[inside].term =
         Terminator::Jump(Target { block: join, args: passed(read.result, number) });
+}
+
+/// Reads the id of the running task in the initial namespace.
+fn running(function: &mut MirFunction, block: Block, id: TaskId) -> Value {
+    let both = Op::Call { callee: Callee::Helper(Helper::GetCurrentPidTgid), args: Vec::new() };
+    let mut both = function.append(block, Type::I64, both);
+    if id == TaskId::Process {
+        let half = function.append(block, Type::I64, Op::Const(32));
+        both = function.append(block, Type::I64, Op::Binary(BinaryOp::LShr, both, half));
+    }
+    function.append(block, Type::I32, Op::Truncate(both))
 }
 
 /// The argument for the block that has the result as its parameter.
@@ -112,8 +136,7 @@ fn word(words: Value, word: Word) -> Op {
     Op::Load { size: Size::DW, base: words, offset }
 }
 
-/// The function `task_id(words, is_process)`: the id of the running task in the namespace that the words
-/// describe.
+/// The function `task_id(words, is_process, thread)`: the id of a task in the namespace that the words describe.
 ///
 /// Source: include/linux/sched.h, `struct task_struct`; include/linux/pid.h, `struct pid` and `struct upid`;
 /// include/linux/pid_namespace.h, v6.18.
@@ -136,8 +159,9 @@ fn reader(id: FuncId, span: Span) -> MirFunction {
     });
     let words = builder.function_param("__words", Type::Ptr(Origin::Global));
     let is_process = builder.function_param("__is_process", Type::I32);
+    let thread = builder.function_param("__thread", Type::I64);
     let mut reader = Reader { words, to: builder.slot(8), builder };
-    let number = reader.number(is_process);
+    let number = reader.number(is_process, thread);
     let number = reader.builder.value(Type::I32, Op::Truncate(number));
     reader.builder.ret(number);
     reader.builder.finish()
@@ -177,8 +201,7 @@ impl Reader {
         self.builder.value(ty, Op::Load { size, base: to, offset: 0 })
     }
 
-    fn number(&mut self, is_process: Value) -> Value {
-        let thread = self.builder.call(Type::I64, Callee::Helper(Helper::GetCurrentTask), Vec::new());
+    fn number(&mut self, is_process: Value, thread: Value) -> Value {
         let [leader, known] = std::array::from_fn(|_| self.builder.block());
         let task = self.builder.param(known, Type::I64);
         self.branch(is_process, leader, (known, thread));

@@ -413,7 +413,10 @@ impl<'a> Machine<'a> {
             Callee::Helper(helper) => Some(self.helper(helper, &args)?),
             Callee::Kfunc(kfunc) => self.kfunc(kfunc, &args)?,
             Callee::MapIter(iter_op) => self.map_iter(iter_op, &args)?,
-            Callee::TaskId(id) => Some(self.task_id(id)?),
+            Callee::TaskId(id) => Some(match args.get(1) {
+                Some(initial) => *initial,
+                None => self.task_id(id)?,
+            }),
             Callee::External(_) => return fault("what a function of the kernel does is not known here"),
         };
         let narrow = result.is_some_and(|result| frame.function.values[result] == Type::I32);
