@@ -6,7 +6,7 @@ use ks_wit::target::{NO_LINES, Spot, UprobeTarget};
 
 use super::Checker;
 use super::builtin::literal_text;
-use crate::ast::{self, Attribute, StrLit};
+use crate::ast::{self, Attribute, AttributeArg, StrLit};
 use crate::diag::Diagnostic;
 use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
 use crate::hir::{FunctionKind, ProgramKind, Target};
@@ -88,10 +88,14 @@ impl Checker<'_> {
             return Some((spec.kind, self.go_target(&spec, first, &abi.value)?));
         }
         if let Some(argument) = first.more.first() {
-            self.report(
-                Diagnostic::error(208, argument.span(), "an attribute takes one string or nothing")
-                    .help("write its argument in quotes, for example `@tc(\"ingress\")`"),
-            );
+            let error = Diagnostic::error(208, argument.span(), "an attribute takes one string or nothing");
+            let is_target = |one: &AttributeArg| one.name.is_none() && literal_text(&one.value).is_some();
+            let help = if first.argument.is_some() && first.more.iter().all(is_target) && function.has_head {
+                "a program at several targets has no name, in a script without `main`: write a block behind the attribute"
+            } else {
+                "write its argument in quotes, for example `@tc(\"ingress\")`"
+            };
+            self.report(error.help(help));
             return None;
         }
         let target = self.target(&spec, first)?;

@@ -176,8 +176,12 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Adds a diagnostic, or only counts it above [`MAX_KEPT`].
+    /// Adds a diagnostic, or only counts it above [`MAX_KEPT`]. What was reported in the same words is not repeated: the
+    /// block of a program with several targets is checked for each.
     pub fn report(&mut self, diagnostic: Diagnostic) {
+        if self.all.contains(&diagnostic) {
+            return;
+        }
         let (kept, omitted) = match diagnostic.severity {
             Severity::Error => (&mut self.kept_errors, &mut self.omitted.errors),
             Severity::Warning => (&mut self.kept_warnings, &mut self.omitted.warnings),

@@ -108,11 +108,12 @@ pub(super) fn no_attach_point(function: &AstFunction) -> Diagnostic {
 /// Replaces a program without a name whose attribute has several targets, `@probe("vfs_read", "vfs_write")`, by one
 /// program for each; one program serves several tracepoints that pass it the same. It is loaded once, and attached to
 /// each of them.
-pub(super) fn split_targets(items: &mut Vec<Item>, kernel: &KernelTypes) {
+pub(super) fn split_targets(items: &mut Vec<Item>, kernel: &KernelTypes, diagnostics: &mut Diagnostics) {
     let mut split = Vec::with_capacity(items.len());
     for item in items.drain(..) {
         match &item.kind {
             ItemKind::Function(function) if has_more_targets(function) => {
+                report_repeated(&function.attributes[0], diagnostics);
                 split.extend(targets(function, kernel));
             }
             _ => split.push(item),
@@ -135,15 +136,32 @@ fn has_more_targets(function: &AstFunction) -> bool {
         && attribute.more.iter().all(is_text)
 }
 
-/// Returns the programs for the targets. Their names and attributes are at the source range of the first target of each.
-fn targets(function: &AstFunction, kernel: &KernelTypes) -> impl Iterator<Item = Item> {
-    let attribute = &function.attributes[0];
+/// Reports targets that an attribute names again: the program would run twice there.
+fn report_repeated(attribute: &Attribute, diagnostics: &mut Diagnostics) {
+    let mut seen: Vec<StrLit> = Vec::new();
+    for target in all_targets(attribute) {
+        if let Some(first) = seen.iter().find(|one| one.bytes == target.bytes) {
+            let text = format!("the target `{}` is named twice", String::from_utf8_lossy(&target.bytes));
+            diagnostics.report(Diagnostic::error(501, target.span, text).also(first.span, "first here"));
+        }
+        seen.push(target);
+    }
+}
+
+/// Returns all targets of an attribute that has several.
+fn all_targets(attribute: &Attribute) -> impl Iterator<Item = StrLit> {
     let more = attribute.more.iter().filter_map(|one| match &one.value.kind {
         ExprKind::Str(bytes) => Some(StrLit { bytes: bytes.clone(), span: one.value.span }),
         _ => None,
     });
+    attribute.argument.clone().into_iter().chain(more)
+}
+
+/// Returns the programs for the targets. Their names and attributes are at the source range of the first target of each.
+fn targets(function: &AstFunction, kernel: &KernelTypes) -> impl Iterator<Item = Item> {
+    let attribute = &function.attributes[0];
     let mut programs: Vec<Attribute> = Vec::new();
-    for target in attribute.argument.clone().into_iter().chain(more) {
+    for target in all_targets(attribute) {
         let serving = programs.iter_mut().find_map(|one| {
             let event = tracepoints::served(function, [one.argument.as_ref()?, &target], kernel)?;
             Some((one, event))
@@ -217,6 +235,8 @@ pub(super) fn complete(
     // Without a `return` a program lets pass what it decides about.
     let default = match row.kind {
         ProgramKind::Xdp => Some(at.name("XDP_PASS")),
+        // TC_ACT_OK would end the chain of programs at the interface.
+        ProgramKind::Tc => Some(at.name("TC_ACT_UNSPEC")),
         ProgramKind::Cgroup => Some(at.int(1)),
         _ => None,
     };

@@ -61,7 +61,8 @@ pub(super) fn functions(
         body.push(wait(&rings, at));
     }
     body.push(at.returns(0));
-    let mut finish = calls(Role::End);
+    let mut finish: Vec<Stmt> = (!rings.is_empty()).then(|| drain(&rings, end)).into_iter().collect();
+    finish.extend(calls(Role::End));
     finish.push(at.run(at.builtin("print_kept", Vec::new())));
     let params = |at: At| if has_options { vec![options_param(at)] } else { Vec::new() };
     let mut names = DeclarationSpans::of(end.0);
@@ -121,6 +122,13 @@ fn attach(handle: &str, one: &mut Attached) -> Vec<Stmt> {
 fn wait(rings: &[&str], at: At) -> Stmt {
     let waited = slept(rings, at.int(WAIT_MS), at);
     at.while_loop(at.not(at.builtin("stopping", Vec::new())), vec![at.when(waited, vec![at.leave_loop()])])
+}
+
+/// Calls the handlers of ring buffers for the records that are there: nothing adds any more.
+fn drain(rings: &[&str], at: At) -> Stmt {
+    let args = rings.iter().map(|ring| at.name(*ring)).chain([at.int(0)]).collect();
+    let handled = at.builtin("dispatch", args);
+    at.while_loop(at.binary(BinaryOp::Gt, handled, at.int(0)), Vec::new())
 }
 
 /// Waits some milliseconds. Returns the condition that ends the script.

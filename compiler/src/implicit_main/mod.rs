@@ -156,7 +156,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
         return;
     }
     program.infers_maps = true;
-    attributes::split_targets(items, &options.kernel);
+    attributes::split_targets(items, &options.kernel, diagnostics);
     let mut taken: HashSet<String> = items.iter().filter_map(declared_name).collect();
     let has_options =
         items.iter().any(|item| matches!(&item.kind, ItemKind::Struct { name, .. } if name.name == OPTIONS));
@@ -216,6 +216,12 @@ fn userspace(
     let attribute = function.attributes.remove(0);
     let at = At(attribute.span);
     let mut period = 0;
+    if let Some(more) = attribute.more.first() {
+        let takes = if role == Role::Interval { "one period" } else { "no argument" };
+        let text = format!("`@{}` takes {takes}", attribute.name.name);
+        diagnostics.report(Diagnostic::error(501, more.span(), text));
+        return None;
+    }
     if role == Role::Interval {
         let text = attribute.argument.as_ref().and_then(|text| std::str::from_utf8(&text.bytes).ok());
         let Some(found) = text.and_then(check::period).filter(|found| *found >= LEAST_INTERVAL) else {

@@ -100,10 +100,14 @@ impl State {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_nanos(timeout)));
         let mut readable = false;
         loop {
-            if self.stop.stopping() {
+            let is_stopping = self.stop.stopping();
+            if is_stopping && timeout != Some(0) {
                 return Err(HostError::interrupted());
             }
             let (entries, given) = self.rings.take(names, most)?;
+            if is_stopping && entries.is_empty() {
+                return Err(HostError::interrupted());
+            }
             let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if !entries.is_empty() || is_over {
                 self.table.get_mut(batch)?.give(given);

@@ -6,6 +6,7 @@ mod tutorial;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,8 @@ use std::time::Duration;
 use ks_tests::net::{LEFT, Wire};
 use ks_tests::{Folder, Outcome, command, finish, is_within, kernel_objects};
 use serde_json::{Value, json};
+
+use crate::tools::RunningTool;
 
 const HELLO: &str = r#"@begin { print("hello world") }"#;
 
@@ -400,6 +403,46 @@ fn root_a_program_is_attached_to_all_its_targets_or_to_none() {
     assert!(seen.contains(&(1, none)) && seen.contains(&(0, all)), "{seen:#?}");
     let is_whole = |(code, acts): &(i32, Vec<_>)| *code == 0 || acts.len() == 2;
     assert!(seen.iter().all(is_whole), "{seen:#?}");
+}
+
+/// The command has ended before the script first waits, and the records of its calls are in the ring.
+#[test]
+fn root_records_that_are_in_a_ring_at_the_end_are_handled() {
+    let script = r#"
+        struct Call { bytes: u64 }
+        var calls : ringbuf<Call>(1048576)
+        var made : u64 = 0
+        var handled : u64 = 0
+        @syscall_enter("write") {
+            if (comm() == "NAME") {
+                made += 1
+                var call = calls.reserve()
+                if (call == null) { return }
+                call->bytes = count
+                calls.submit(call)
+            }
+        }
+        fn calls_callback(call: *Call) -> i32 { handled += 1 return 0 }
+        @end { print("%llu %llu", made, handled) }"#;
+    let dd = Dd::new();
+    for _ in 0..5 {
+        let outcome = dd.observed(script, 9000);
+        assert_eq!(outcome.stdout, "9000 9000\n", "{outcome:#?}");
+    }
+}
+
+#[test]
+fn root_several_programs_of_an_interface_run() {
+    let script = r#"@tc("ingress", "lo") { n["one"] += 1 } @tc("ingress", "lo") { n["other"] += 1 }"#;
+    let beside = RunningTool::of(command("ks-host").args(["--allow", "tc=lo", "-e", script]));
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback is up");
+    for _ in 0..5 {
+        socket.send_to(b"x", socket.local_addr().expect("it is bound")).expect("it is open");
+    }
+    let ran = beside.end();
+    let of = |name: &str| ran.numbers(name).first().copied().unwrap_or_default();
+    // Others send as well.
+    assert!(of("one") >= 5 && of("one").abs_diff(of("other")) < 5, "{ran:#?}");
 }
 
 #[test]

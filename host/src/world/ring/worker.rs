@@ -174,12 +174,18 @@ impl State {
     ) -> Result<(Entries, Vec<usize>), HostError> {
         // A deadline that overflows the clock means no deadline.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_nanos(timeout)));
-        if self.direct.rings.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-            self.wait_by_broker(rings, Some(0), false)?;
-        }
+        let mut looks = self.direct.rings.looked.is_none_or(|looked| looked.elapsed() >= LOOK);
         let mut is_readable = false;
         loop {
+            // Without a wait, what is there is taken also by a plugin that is to stop.
+            if looks && timeout != Some(0) {
+                self.wait_by_broker(rings, Some(0), false)?;
+                looks = false;
+            }
             let (entries, given) = self.direct.rings.rings.take(names, most)?;
+            if looks && entries.is_empty() {
+                self.wait_by_broker(rings, Some(0), false)?;
+            }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if !entries.is_empty() || left.is_some_and(|left| left.is_zero()) {
                 return Ok((entries, given));
