@@ -85,6 +85,34 @@ fn root_killsnoop_and_sigsnoop_show_signals_and_results() {
 }
 
 #[test]
+fn root_sigsnoop_shows_that_the_kernel_sends_signals_of_timers() {
+    let folder = Folder::new();
+    let (name, timeout) = copy_of("/usr/bin/timeout", &folder);
+    let beside = RunningTool::begin("sigsnoop", &["--signal", "14"]);
+    let status = Command::new(timeout).args(["0.05", "sleep", "60"]).status().expect("it starts");
+    assert_eq!(status.code(), Some(124));
+    let ran = beside.end();
+    let found = rows(&ran, &format!(" {name} "));
+    assert!(found.len() == 1 && found[0][..3] == ["0", "(kernel)", "SIGALRM"], "{ran:#?}");
+}
+
+/// Number 20 is getpid(2) for them, and writev(2) for others.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn root_syscount_counts_calls_of_32_bits_by_themselves() {
+    let folder = Folder::new();
+    let source = "int main(void) { for (int i = 0; i < 77; i++) { long r; __asm__ volatile(\"int $0x80\" : \"=a\"(r) \
+                  : \"0\"(20) : \"memory\"); } return 0; }";
+    let (source, program) = (folder.write("calls.c", source), folder.path("calls"));
+    let built = ks_tests::finish(Command::new("cc").arg("-o").arg(&program).arg(source));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let ran = around("syscount", &["--comm", "calls"], &[program.to_str().expect("a plain name")]);
+    let found = rows(&ran, "(calls of 32 bits)");
+    assert!(found.len() == 1 && found[0][4..6] == ["77", "0"], "{ran:#?}");
+    assert!(!ran.stdout.contains("writev"), "{ran:#?}");
+}
+
+#[test]
 fn root_capable_shows_checks_and_results() {
     let beside = RunningTool::begin("capable", &["--refused"]);
     // Changing the time of the machine needs CAP_SYS_TIME.

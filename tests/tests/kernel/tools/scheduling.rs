@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 
-use ks_tests::Folder;
+use ks_tests::{Folder, command, finish};
 
 use super::{RunningTool, around, copy_of, histogram, rows};
 
@@ -178,4 +178,30 @@ fn root_softirqs_and_hardirqs_agree_with_procfs() {
     assert!((inner.0..=outer.0).contains(&counted) && inner.0 > 0, "{inner:?} {outer:?} {soft:#?}");
     let counted: u64 = rows(&hard, "-req.0").iter().map(|row| row[1].parse::<u64>().expect("a number")).sum();
     assert!((inner.1..=outer.1).contains(&counted) && inner.1 > 0, "{inner:?} {outer:?} {hard:#?}");
+}
+
+/// `--pid` and the columns are numbers of the PID namespace that the tool runs in.
+#[test]
+fn root_tools_in_a_pid_namespace_take_its_numbers() {
+    let folder = Folder::new();
+    let (name, shell) = copy_of("/bin/sh", &folder);
+    let host = command("ks-host").get_program().to_string_lossy().into_owned();
+    let run = |tool: &str| {
+        let lines = format!(
+            "{shell} -c 'while :; do sleep 0.01; done' & own=$!; {host} tool {tool} --pid $own --timeout 1; echo \
+             own $own; kill $own"
+        );
+        finish(Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", &lines]))
+    };
+    for tool in ["cpudist", "runqlat"] {
+        let ran = run(tool);
+        assert!(histogram(&ran, "us ").0 > 5, "{tool}: {ran:#?}");
+    }
+    for tool in ["offcputime", "wakeuptime"] {
+        let ran = run(tool);
+        let [own] = ran.numbers("own")[..] else { panic!("{ran:#?}") };
+        let found = rows(&ran, &name);
+        let is_own = |row: &Vec<&str>| row.contains(&own.to_string().as_str());
+        assert!(!found.is_empty() && found.iter().all(is_own), "{tool}: {ran:#?}");
+    }
 }
