@@ -85,9 +85,10 @@ fn access(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
                 access.run(&arguments)?.check_calls(iterations)
             });
         }
-        let walk = Subject::of_script_in(isolation, "map_iteration.ks", include_str!("map_iteration.ks"))?;
+        let iteration =
+            Subject::of_script_in(isolation, "map_iteration.ks", include_str!("map_iteration.ks"))?;
         report.bench(criterion, &format!("map/walk/{form}"), |iterations| {
-            walk.run(&[format!("--iterations={iterations}")])?.check_calls(iterations)
+            iteration.run(&[format!("--iterations={iterations}")])?.check_calls(iterations)
         });
     }
     Ok(())

@@ -392,7 +392,7 @@ fn kept_capabilities_follow_the_object_and_the_imports() {
         let object = PluginObject::new("test", Arch::Any, program(section, &[])).expect("a sound object");
         Confinement::of(Some(&object), &functions(names), &Policy::everything(), RunNeeds::default())
     };
-    let observes = of("tracepoint/sched/sched_switch", &[]);
+    let observes = of("raw_tracepoint/sched_switch", &[]);
     assert_ne!(observes, of("xdp", &[]));
     assert_eq!(observes, of("lsm/file_open", &["clock.now"]));
     assert_ne!(observes, of("lsm/file_open", &["symbols.kernel"]));
