@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir, Target};
-use crate::kernel::mir::{MirFunction, Op, Program};
+use crate::kernel::mir::{Callee, MirFunction, Op, Origin, Program, Type};
 use crate::kernel::object::variables::{section_of, section_of_count};
 use crate::kernel::scratch::{callees, reached};
 
@@ -109,33 +109,64 @@ struct Calls<'a> {
     hir: &'a Hir,
     frames: &'a BTreeMap<FuncId, u32>,
     callees: BTreeMap<FuncId, BTreeSet<FuncId>>,
+    /// The functions that pass memory of their frames to others.
+    sharing: BTreeSet<FuncId>,
 }
 
 impl Calls<'_> {
     fn new<'a>(hir: &'a Hir, functions: &[MirFunction], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
-        Calls { hir, frames, callees: functions.iter().map(|one| (one.id, callees(one).collect())).collect() }
+        let callees = functions.iter().map(|one| (one.id, callees(one).collect())).collect();
+        let sharing = functions.iter().filter(|one| shares_frame(one)).map(|one| one.id).collect();
+        Calls { hir, frames, callees, sharing }
     }
 
     /// The deepest call chain of a program, including its caller: the kernel calls a timer's function through
     /// another one.
     fn whole(&self, program: FuncId) -> Chain {
-        let own = self.deepest(program);
         match self.hir.functions[program].target {
             Target::Period { .. } => {
-                Chain { bytes: own.bytes.saturating_add(FRAME_ROUNDING), frames: own.frames + 1 }
+                let own = self.deepest(program, true);
+                let caller = rounded(self.counted_for_caller(program));
+                Chain { bytes: own.bytes.saturating_add(caller), frames: own.frames + 1 }
             }
-            _ => own,
+            _ => self.deepest(program, false),
         }
     }
 
     /// The deepest call chain from a function. There is no recursion: the front end refuses it.
-    fn deepest(&self, id: FuncId) -> Chain {
-        let below = self.callees.get(&id).into_iter().flatten().map(|callee| self.deepest(*callee));
+    ///
+    /// In a callback of a timer the verifier of 6.18 counts what a function writes to memory of its caller's frame for the
+    /// function that called that one (seen in its `stack depth`; `timer_frames`).
+    fn deepest(&self, id: FuncId, in_timer: bool) -> Chain {
+        let callees = || self.callees.get(&id).into_iter().flatten().copied();
+        let below = callees().map(|callee| self.deepest(callee, in_timer));
         let below = below.fold(Chain::default(), |most, one| Chain {
             bytes: most.bytes.max(one.bytes),
             frames: most.frames.max(one.frames),
         });
-        let own = self.frames.get(&id).copied().unwrap_or(0).max(1).next_multiple_of(FRAME_ROUNDING);
+        let own = self.frames.get(&id).copied().unwrap_or(0);
+        let counted = callees().filter(|_| in_timer).map(|callee| self.counted_for_caller(callee)).max();
+        let own = rounded(own.max(counted.unwrap_or(0)));
         Chain { bytes: below.bytes.saturating_add(own), frames: below.frames + 1 }
     }
+
+    /// The bytes of a function's frame that may be counted for its caller.
+    fn counted_for_caller(&self, id: FuncId) -> u32 {
+        self.frames.get(&id).copied().filter(|_| self.sharing.contains(&id)).unwrap_or(0)
+    }
+}
+
+/// The bytes of a frame as the verifier counts them.
+fn rounded(bytes: u32) -> u32 {
+    bytes.max(1).next_multiple_of(FRAME_ROUNDING)
+}
+
+/// Whether a function passes memory of its frame to another one.
+fn shares_frame(function: &MirFunction) -> bool {
+    function.insts().any(|inst| match &inst.op {
+        Op::Call { callee: Callee::Function(_), args } => {
+            args.iter().any(|arg| function.values[*arg] == Type::Ptr(Origin::Stack))
+        }
+        _ => false,
+    })
 }
