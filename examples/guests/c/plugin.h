@@ -1018,7 +1018,8 @@ extern bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, ker
 // Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.
 extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_program_info_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches the program where the object says: at the tracepoint, raw tracepoint, function of the kernel or of a program,
-// or hook of its section. A timer runs from now until the link is dropped.
+// or hook of its section, and at the other tracepoints that the object names: at all of them or, if one fails, at none. A
+// timer runs from now until the link is dropped.
 // 
 // The cookie is what the program gets from `bpf_get_attach_cookie`; 0 is what it gets without one. Tracing programs have
 // one since Linux 5.19, raw tracepoints since 6.10, timers and hooks of cgroups have none.
@@ -1686,6 +1687,8 @@ extern bool kernelscript_host_ring_method_ring_lost(kernelscript_host_ring_borro
 extern bool kernelscript_host_ring_method_batch_put_back(kernelscript_host_ring_borrow_batch_t self, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);
 // Takes records out of rings: at once if there are any, else waits for the first ones. No records when the time is over;
 // no timeout is a wait without end, 0 is none at all. At most `most` bytes, entries included; at most 1024 rings.
+// 
+// With a timeout of 0 a plugin that is to stop still gets the records that are there.
 // 
 // Errors: `interrupted` (the host asks the plugin to stop), `invalid` (the next record does not fit `most`; more than 1024
 // rings), `limit` (`handles`; `host_bytes`), `kernel`. After an error nothing was taken.
