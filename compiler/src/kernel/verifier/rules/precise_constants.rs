@@ -6,15 +6,15 @@
 //!   next field in a packet, has another range on each. One that the verifier does not know is the same on all of them.
 //!   Source: kernel/bpf/verifier.c, `is_state_visited` and `regsafe`.
 //! - Kernels: all.
-//! - Here: initial constants are hidden in functions with many branches, and many numbers that grow from merge to merge in
-//!   any. Three kinds stay known. What decides whether a record of a ring buffer is released, and what may tell whether there is
+//! - Here: initial constants are hidden in functions with many branches, and many numbers that grow from merge to merge, in
+//!   functions with few where each is computed from the one before. Three kinds stay known. What decides whether a record of a ring buffer is released, and what may tell whether there is
 //!   one: the verifier must see that it is released on each path. What an address is computed from without a check
 //!   or a mask between: its bound is that of each number that reaches it. What ends an ordinary loop, of which the verifier follows
 //!   each iteration: 6.1 does not see that an unknown counter on the stack changes ("infinite loop detected").
 //! - Cases: `many_branches`; `sum_as_index`, whose twenty conditional additions were two to the twentieth paths; the parsers of `tests/src/growing_scripts.rs`, whose 60 fields were 251,744 instructions, and are
 //!   26,423.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
@@ -22,7 +22,7 @@ use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
 use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, MirFunction, Op, Origin, Terminator, Type, Value};
 use crate::kernel::pass::origins::Origins;
 use crate::kernel::pass::region::HiddenZeros;
-use crate::kernel::verifier::code::{has_many_branches, may_know_grown};
+use crate::kernel::verifier::code::{has_many_branches, may_know_grown, may_know_steps};
 use crate::kernel::verifier::releases;
 
 /// Runs the pass; returns whether anything changed. It must be the last, and run once.
@@ -40,8 +40,15 @@ pub fn run(function: &mut MirFunction) -> bool {
         }
     }
     let decides = Origins::new(function).deciding(function);
-    let mut constants =
-        Constants { function, constant, decides, kept: IndexVec::new(), grown: BTreeSet::new(), zeros: None };
+    let mut constants = Constants {
+        function,
+        has_many_branches,
+        constant,
+        decides,
+        kept: IndexVec::new(),
+        grown: BTreeSet::new(),
+        zeros: None,
+    };
     constants.keep(&order);
     constants.grown = constants.grown(&order);
     order.into_iter().for_each(|block| constants.hide(block));
@@ -50,6 +57,7 @@ pub fn run(function: &mut MirFunction) -> bool {
 
 struct Constants<'a> {
     function: &'a mut MirFunction,
+    has_many_branches: bool,
     /// The constants, in a function with many branches.
     constant: IndexVec<Value, bool>,
     /// A branch or an address depends on it.
@@ -125,25 +133,31 @@ impl Constants<'_> {
         stored.collect()
     }
 
-    /// The parameters that get, on some path, a result computed from a parameter of an earlier block; none if they are few.
+    /// The parameters that get, on some path, a result computed from a parameter of an earlier block; none if they are few: in
+    /// a function with few branches, if none is computed from many others.
     fn grown(&self, order: &[Block]) -> BTreeSet<Value> {
         let origins = Origins::new(self.function);
         let keys = origins.of(self.stored());
         let entry = self.function.entry();
         let mut merged = IndexVec::filled(self.function.values.len(), false);
-        let mut found = BTreeSet::new();
+        let mut found: BTreeMap<Value, usize> = BTreeMap::new();
         let inner = order.iter().filter(|block| **block != entry);
         for target in inner.flat_map(|block| self.function.blocks[*block].term.targets()) {
             for (arg, param) in target.args.iter().zip(&self.function.blocks[target.block].params) {
                 merged[*param] = true;
                 let decides = self.decides[*param] || keys[*param];
-                let counts = decides && !self.kept[*param] && !found.contains(param);
-                if counts && grows(&origins, &merged, *arg, *param) {
-                    found.insert(*param);
+                let counts = decides && !self.kept[*param] && !found.contains_key(param);
+                if counts && let Some(from) = grows(&origins, &merged, *arg, *param) {
+                    let before =
+                        found.iter().filter(|(value, _)| from[**value]).map(|(_, steps)| *steps).max();
+                    found.insert(*param, before.unwrap_or(0) + 1);
                 }
             }
         }
-        if may_know_grown(found.len()) { BTreeSet::new() } else { found }
+        let steps = found.values().copied().max().unwrap_or(0);
+        let are_few =
+            if self.has_many_branches { may_know_grown(found.len()) } else { may_know_steps(steps) };
+        if are_few { BTreeSet::new() } else { found.into_keys().collect() }
     }
 
     /// Hides the constants that a block passes on, and what it passes for numbers that grow.
@@ -182,15 +196,22 @@ fn bounds_itself(origins: &Origins<'_>, op: &Op) -> bool {
     }
 }
 
-/// Whether what is passed for a parameter is a result computed from one of the others in `merged`.
-fn grows(origins: &Origins<'_>, merged: &IndexVec<Value, bool>, arg: Value, param: Value) -> bool {
+/// Returns the origins of what is passed for a parameter, if that is a result computed from one of the others in `merged`.
+fn grows(
+    origins: &Origins<'_>,
+    merged: &IndexVec<Value, bool>,
+    arg: Value,
+    param: Value,
+) -> Option<IndexVec<Value, bool>> {
     if !matches!(origins.definitions[arg], Some(Op::Binary(..))) {
-        return false;
+        return None;
     }
     let is_last =
         |op: &Op| matches!(op, Op::Call { .. } | Op::Load { .. } | Op::LoadField { .. } | Op::Below { .. });
     let from = origins.until(vec![arg], is_last);
-    from.iter_enumerated().any(|(value, is_origin)| *is_origin && merged[value] && value != param)
+    let grows =
+        from.iter_enumerated().any(|(value, is_origin)| *is_origin && merged[value] && value != param);
+    grows.then_some(from)
 }
 
 /// Computes hidden zeros at the function's start.
