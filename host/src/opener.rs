@@ -17,7 +17,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 #[cfg(feature = "plugins")]
@@ -38,8 +37,6 @@ use crate::tracefs::{self, TracefsError};
 pub(crate) struct Openable {
     /// Names and ids of tracepoints.
     pub(crate) tracepoints: bool,
-    /// Tracepoints, by category and name, whose ids it looks up before it is asked.
-    pub(crate) expected: Vec<(String, String)>,
     /// Programs and libraries to probe.
     pub(crate) programs: bool,
     /// Paths of processes' executables.
@@ -103,42 +100,12 @@ enum Question {
     },
 }
 
-/// Handle to an opener, which ends when its last handle is dropped.
-#[derive(Debug, Clone)]
+/// Connection to an opener, which ends with it.
+#[derive(Debug)]
 pub(crate) struct Opener {
     questions: Sender<Question>,
-    expected: Arc<Expected>,
-}
-
-/// Ids of tracepoints, by category and name.
-type TracepointIds = HashMap<(String, String), u64>;
-
-/// The ids that the opener looks up first of all, and sends in one answer: those of the tracepoints of an object are asked
-/// for one after another.
-#[derive(Debug)]
-struct Expected {
-    answer: Mutex<Receiver<TracepointIds>>,
-    found: OnceLock<TracepointIds>,
-}
-
-impl Expected {
-    /// Waits for the answer, and returns the id of a tracepoint; none if it was not found, or not expected.
-    fn id(&self, tracepoint: &(String, String)) -> Option<u64> {
-        let found = self.found.get_or_init(|| {
-            let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-            answer.recv().unwrap_or_default()
-        });
-        found.get(tracepoint).copied()
-    }
-}
-
-/// Looks up the ids of tracepoints, as far as there are such.
-fn ids_of(tracepoints: &[(String, String)]) -> TracepointIds {
-    let id = |tracepoint: &(String, String)| {
-        let id = tracefs::read_tracepoint_id(&tracepoint.0, &tracepoint.1).ok()?;
-        Some((tracepoint.clone(), id))
-    };
-    tracepoints.iter().filter_map(id).collect()
+    /// Ids of tracepoints, by category and name, that were asked for before they are needed.
+    ahead: HashMap<(String, String), Receiver<Result<u64, TracefsError>>>,
 }
 
 thread_local! {
@@ -157,15 +124,19 @@ impl Opener {
             return Ok(None);
         }
         let (questions, asked) = mpsc::channel::<Question>();
-        let (found, answer) = mpsc::channel();
-        let serve = move || {
-            // Nobody waits for it if the asker is gone.
-            let _ = found.send(ids_of(&openable.expected));
-            asked.into_iter().for_each(|question| question.serve(&openable));
-        };
+        let serve = move || asked.into_iter().for_each(|question| question.serve(&openable));
         thread::Builder::new().name("opener".into()).spawn(serve)?;
-        let expected = Arc::new(Expected { answer: Mutex::new(answer), found: OnceLock::new() });
-        Ok(Some(Opener { questions, expected }))
+        Ok(Some(Opener { questions, ahead: HashMap::new() }))
+    }
+
+    /// Asks for the id of a tracepoint that is needed later: those of an object are needed one after another.
+    pub(crate) fn ask_ahead(&mut self, (category, event): (String, String)) {
+        let (answer, answered) = mpsc::channel();
+        let question = Question::Tracepoint { category: category.clone(), event: event.clone(), answer };
+        // An opener that is gone is noticed by the question that needs it.
+        if self.questions.send(question).is_ok() {
+            self.ahead.insert((category, event), answered);
+        }
     }
 
     /// Makes functions on the calling thread ask this opener.
@@ -176,7 +147,7 @@ impl Opener {
 
 /// Asks the opener of the calling thread. None if there is none, or if it has ended.
 fn ask<R>(question: impl FnOnce(Sender<R>) -> Question) -> Option<R> {
-    let Opener { questions, .. } = OPENER.with_borrow(Clone::clone)?;
+    let questions = OPENER.with_borrow(|opener| opener.as_ref().map(|opener| opener.questions.clone()))?;
     let (answer, answered) = mpsc::channel();
     questions.send(question(answer)).ok()?;
     answered.recv().ok()
@@ -185,9 +156,10 @@ fn ask<R>(question: impl FnOnce(Sender<R>) -> Question) -> Option<R> {
 /// Returns the id of a tracepoint: see [`tracefs::tracepoint_id`].
 pub(crate) fn tracepoint_id(category: &str, event: &str) -> Option<Result<u64, TracefsError>> {
     let tracepoint = (category.to_owned(), event.to_owned());
-    let opener = OPENER.with_borrow(Clone::clone)?;
-    if let Some(id) = opener.expected.id(&tracepoint) {
-        return Some(Ok(id));
+    let ahead =
+        OPENER.with_borrow_mut(|opener| opener.as_mut().and_then(|one| one.ahead.remove(&tracepoint)));
+    if let Some(found) = ahead.and_then(|answered| answered.recv().ok()) {
+        return Some(found);
     }
     let (category, event) = tracepoint;
     ask(|answer| Question::Tracepoint { category, event, answer })
@@ -315,7 +287,8 @@ mod tests {
 
     /// Asks on a thread with an opener for this.
     fn with<R: Send + 'static>(openable: Openable, act: impl FnOnce() -> R + Send + 'static) -> R {
-        let opener = Opener::start(openable).expect("a thread").expect("it answers something");
+        let mut opener = Opener::start(openable).expect("a thread").expect("it answers something");
+        opener.ask_ahead(("sched".into(), "sched_switch".into()));
         let asker = thread::spawn(move || {
             opener.serve_this_thread();
             act()

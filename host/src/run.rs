@@ -1,5 +1,7 @@
 //! Prepares and runs plugins.
 
+mod display_needs;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -9,7 +11,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
-use ks_wit::object::DisplayForm;
 use wasmtime::Store;
 use wasmtime::component::Linker;
 
@@ -26,11 +27,12 @@ use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, Instance, Interrupt, Limits, Outcome, Plugin, PluginError,
     Prepared, Signer, Watch,
 };
-use crate::policy::{Admitted, Class, ObjectSet, PluginObject, Request};
+use crate::policy::{Admitted, ObjectSet, PluginObject, Request};
 use crate::processes::Grandchild;
 use crate::processes::zygote::Forked;
 use crate::worker::{self, Export, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
+use display_needs::DisplayNeeds;
 
 /// Adds functions to what a host offers to plugins.
 pub type Offer = fn(&mut Linker<State>) -> wasmtime::Result<()>;
@@ -690,42 +692,6 @@ struct ApartFrom<'a> {
     sockets: [BorrowedFd<'a>; 2],
     /// The loader of its object.
     loader: Option<StartingLoader>,
-}
-
-/// What the host reads for the texts that it makes for a plugin.
-#[derive(Default)]
-struct DisplayNeeds {
-    /// Names of functions of processes.
-    processes: bool,
-    /// Names of functions of processes that have ended.
-    ended_processes: bool,
-    /// The time zone.
-    times: bool,
-    /// The kernel's types.
-    enums: bool,
-}
-
-impl DisplayNeeds {
-    /// Returns the needs of a plugin that imports these functions and has this object.
-    fn of(object: Option<&PluginObject>, functions: &BTreeSet<String>, options: &RunOptions) -> DisplayNeeds {
-        // A recording has the answers.
-        if matches!(options.calls, Calls::Replayed(_)) {
-            return DisplayNeeds::default();
-        }
-        let prints = |form: fn(&DisplayForm) -> bool| object.is_some_and(|object| object.displays(form));
-        let may_name = options.policy.check_class(Class::Symbols).is_ok();
-        let ended =
-            ["symbols.process-function", "symbols.process-stack"].iter().any(|one| functions.contains(*one))
-                || prints(|form| matches!(form, DisplayForm::ProcessFunction | DisplayForm::ProcessStack(_)));
-        DisplayNeeds {
-            processes: may_name && (ended || functions.contains("symbols.name")),
-            ended_processes: may_name && ended,
-            times: functions.contains("display.time-of-day")
-                || prints(|form| matches!(form, DisplayForm::TimeOfDay(_))),
-            enums: functions.contains("display.enumerator")
-                || prints(|form| matches!(form, DisplayForm::Enumerator(_))),
-        }
-    }
 }
 
 /// Creates the state of a run on the calling thread of a plugin that imports these functions. With `confine`, the thread

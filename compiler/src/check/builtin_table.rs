@@ -512,19 +512,13 @@ pub const BUILTINS: &[Builtin] = &[
         "pid",
         &["() -> u32", "(task) -> u32"],
         "The process id of the task that is running, or of a task of the kernel (`pid(prev)`).",
-        |body, args, span| match args.first() {
-            Some(task) => body.task_number(task, true, span),
-            None => body.kernel_builtin(KernelBuiltin::Pid, body.common().u32, span),
-        },
+        |body, args, span| body.task_id_call(args, true, span),
     ),
     kernel(
         "tid",
         &["() -> u32", "(task) -> u32"],
         "The thread id of the task that is running, or of a task of the kernel (`tid(prev)`).",
-        |body, args, span| match args.first() {
-            Some(task) => body.task_number(task, false, span),
-            None => body.kernel_builtin(KernelBuiltin::Tid, body.common().u32, span),
-        },
+        |body, args, span| body.task_id_call(args, false, span),
     ),
     kernel("uid", &["() -> u32"], "The user id of the task that is running.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::Uid, body.common().u32, span)

@@ -232,6 +232,14 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether a type is a pointer to the struct of this name.
+    pub(super) fn points_to(&self, ty: TypeId, name: &str) -> bool {
+        match self.types.kind(ty) {
+            TypeKind::Ptr(to) => self.struct_name(*to).is_some_and(|found| found == name),
+            _ => false,
+        }
+    }
+
     /// Checks a kfunc: it takes structs by pointer.
     fn check_kfunc(&mut self, function: &ast::AstFunction, signature: &Signature) {
         for (param, ty) in function.params.iter().zip(&signature.params) {

@@ -6,24 +6,28 @@ use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, KernelBuiltin};
 use crate::source::Span;
-use crate::types::TypeKind;
 
 impl Body<'_, '_> {
+    /// Checks `pid` or `tid`: of the running task, or of the one that the argument points to.
+    pub(super) fn task_id_call(&mut self, args: &[ast::Expr], is_process: bool, span: Span) -> Typed {
+        match args.first() {
+            Some(task) => self.task_number(task, is_process, span),
+            None => {
+                let own = if is_process { KernelBuiltin::Pid } else { KernelBuiltin::Tid };
+                self.kernel_builtin(own, self.common().u32, span)
+            }
+        }
+    }
+
     /// Checks the id of a task by a pointer to it, which is read twice: for its address, and for the member that has the id
     /// in the initial PID namespace.
-    pub(super) fn task_number(&mut self, task: &ast::Expr, is_process: bool, span: Span) -> Typed {
+    fn task_number(&mut self, task: &ast::Expr, is_process: bool, span: Span) -> Typed {
         let name = if is_process { "pid" } else { "tid" };
         let pointer = self.not_last(|body| body.expr(task, None)).expr;
         if self.checker.types.is_error(pointer.ty) {
             return self.error_expr(span);
         }
-        let is_task = match self.checker.types.kind(pointer.ty) {
-            TypeKind::Ptr(to) => match self.checker.types.kind(*to) {
-                TypeKind::Struct(id) => self.checker.types.struct_def(*id).name == "task_struct",
-                _ => false,
-            },
-            _ => false,
-        };
+        let is_task = self.checker.points_to(pointer.ty, "task_struct");
         if !is_task || calls(task) {
             let found = if is_task { "call".to_owned() } else { format!("`{}`", self.type_name(pointer.ty)) };
             let text =

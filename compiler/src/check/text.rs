@@ -44,14 +44,7 @@ impl Body<'_, '_> {
         if self.checker.types.is_error(from.expr.ty) {
             return self.error_expr(span);
         }
-        let is_path = match self.checker.types.kind(from.expr.ty) {
-            TypeKind::Ptr(to) => match self.checker.types.kind(*to) {
-                TypeKind::Struct(id) => self.checker.types.struct_def(*id).name == "path",
-                _ => false,
-            },
-            _ => false,
-        };
-        if !is_path {
+        if !self.checker.points_to(from.expr.ty, "path") {
             let text = format!(
                 "`path` takes a pointer to the kernel's `path`, not `{}`",
                 self.type_name(from.expr.ty)

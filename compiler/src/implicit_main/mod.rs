@@ -31,7 +31,7 @@ use std::collections::HashSet;
 
 use ks_wit::program_kind::{PROGRAM_KINDS, ProgramKind, ProgramKindRow};
 
-use crate::ast::{AstFunction, Item, ItemKind};
+use crate::ast::{AstFunction, AttributeArg, Item, ItemKind};
 use crate::check;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::options::Options;
@@ -216,10 +216,15 @@ fn userspace(
     let attribute = function.attributes.remove(0);
     let at = At(attribute.span);
     let mut period = 0;
-    if let Some(more) = attribute.more.first() {
-        let takes = if role == Role::Interval { "one period" } else { "no argument" };
+    let own = attribute.argument.as_ref().map(|argument| argument.span);
+    let more = attribute.more.first().map(AttributeArg::span);
+    let (takes, excess) = match role {
+        Role::Interval => ("one period", more),
+        _ => ("no argument", own.or(more)),
+    };
+    if let Some(span) = excess {
         let text = format!("`@{}` takes {takes}", attribute.name.name);
-        diagnostics.report(Diagnostic::error(501, more.span(), text));
+        diagnostics.report(Diagnostic::error(501, span, text));
         return None;
     }
     if role == Role::Interval {
@@ -230,10 +235,6 @@ fn userspace(
             return None;
         };
         period = found;
-    } else if let Some(argument) = &attribute.argument {
-        let text = format!("`@{}` takes no argument", attribute.name.name);
-        diagnostics.report(Diagnostic::error(501, argument.span, text));
-        return None;
     }
     if let Some(param) = function.params.first() {
         let text = format!("a function with `@{}` takes no parameters", attribute.name.name);

@@ -170,7 +170,10 @@ impl Confinement {
             // Mount tracefs now if necessary: the confined thread cannot.
             crate::tracefs::prepare();
         }
-        let opener = Opener::start(self.openable()).map_err(ConfineError::Opener)?;
+        let mut opener = Opener::start(self.openable()).map_err(ConfineError::Opener)?;
+        if let Some(opener) = &mut opener {
+            self.tracepoints.iter().cloned().for_each(|tracepoint| opener.ask_ahead(tracepoint));
+        }
         let surroundings = surroundings::now(outputs);
         // Of a thread without root's ids the files are those of a user who was trusted with this process.
         if nix::unistd::geteuid().is_root() {
@@ -188,7 +191,6 @@ impl Confinement {
     fn openable(&self) -> Openable {
         Openable {
             tracepoints: self.events || self.observing,
-            expected: self.tracepoints.clone(),
             programs: self.user_probes,
             processes: self.events,
             pins: self.pins.clone(),

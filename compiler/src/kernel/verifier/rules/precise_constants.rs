@@ -30,12 +30,12 @@ pub fn run(function: &mut MirFunction) -> bool {
     let order = function.reverse_postorder();
     let params: usize = order.iter().map(|block| function.blocks[*block].params.len()).sum();
     let has_many_branches = has_many_branches(function);
-    if !has_many_branches && may_know_grown(params) {
+    if !has_many_branches && may_know_steps(params) {
         return false;
     }
     let mut constant: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
-    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        if let (Some(result), Op::Const(_), true) = (inst.result, &inst.op, has_many_branches) {
+    for inst in function.blocks.iter().flat_map(|block| &block.insts).filter(|_| has_many_branches) {
+        if let (Some(result), Op::Const(_)) = (inst.result, &inst.op) {
             constant[result] = true;
         }
     }
