@@ -56,6 +56,8 @@ pub struct Attribute {
     /// Tracepoints that the program is for besides its target, as `category/event`. No script writes them here: see
     /// `implicit_main`.
     pub also: Vec<StrLit>,
+    /// Whether the program is left out where the kernel lacks its target. `implicit_main` takes it from `more`.
+    pub optional: bool,
     /// The source range, with `@` and the argument.
     pub span: Span,
 }

@@ -122,7 +122,7 @@ impl Mover {
     }
 
     fn attributes(&self, attributes: &mut [Attribute]) {
-        for Attribute { name, argument, more, also, span } in attributes {
+        for Attribute { name, argument, more, also, optional: _, span } in attributes {
             *span = self.0;
             self.ident(name);
             argument.iter_mut().chain(also).for_each(|argument| self.string(argument));

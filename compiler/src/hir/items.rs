@@ -142,6 +142,8 @@ pub struct HirFunction {
     pub target: Target,
     /// Tracepoints that it is for besides its target, as `category/event`.
     pub also: Vec<String>,
+    /// Whether it is left out where the kernel lacks a target.
+    pub optional: bool,
     /// The parameters in order, as locals.
     pub params: Vec<LocalId>,
     /// The result type; void if there is no result.
@@ -175,6 +177,7 @@ impl HirFunction {
             kind: FunctionKind::Plain,
             target: Target::None,
             also: Vec::new(),
+            optional: false,
             params: Vec::new(),
             ret,
             locals,

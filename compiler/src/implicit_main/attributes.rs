@@ -59,7 +59,7 @@ pub(super) fn expand_profile(function: &mut AstFunction, diagnostics: &mut Diagn
 pub(super) fn is_new_form(function: &AstFunction) -> bool {
     let Some(attribute) = function.attributes.first() else { return false };
     match Role::of(function) {
-        Role::Program(row) => !function.has_head || is_full(attribute, row),
+        Role::Program(row) => !function.has_head || attribute.optional || is_full(attribute, row),
         role => role.is_of_userspace(),
     }
 }
@@ -129,11 +129,10 @@ fn has_more_targets(function: &AstFunction) -> bool {
     else {
         return false;
     };
-    let is_text = |one: &AttributeArg| one.name.is_none() && matches!(one.value.kind, ExprKind::Str(_));
     !needs_more(row)
         && attribute.argument.is_some()
         && !attribute.more.is_empty()
-        && attribute.more.iter().all(is_text)
+        && attribute.more.iter().all(|one| text(one).is_some())
 }
 
 /// Reports targets that an attribute names again: the program would run twice there.
@@ -150,11 +149,17 @@ fn report_repeated(attribute: &Attribute, diagnostics: &mut Diagnostics) {
 
 /// Returns all targets of an attribute that has several.
 fn all_targets(attribute: &Attribute) -> impl Iterator<Item = StrLit> {
-    let more = attribute.more.iter().filter_map(|one| match &one.value.kind {
-        ExprKind::Str(bytes) => Some(StrLit { bytes: bytes.clone(), span: one.value.span }),
+    attribute.argument.clone().into_iter().chain(attribute.more.iter().filter_map(text))
+}
+
+/// Returns the text of an argument without a name.
+pub(super) fn text(argument: &AttributeArg) -> Option<StrLit> {
+    match &argument.value.kind {
+        ExprKind::Str(bytes) if argument.name.is_none() => {
+            Some(StrLit { bytes: bytes.clone(), span: argument.value.span })
+        }
         _ => None,
-    });
-    attribute.argument.clone().into_iter().chain(more)
+    }
 }
 
 /// Returns the programs for the targets. Their names and attributes are at the source range of the first target of each.
@@ -171,7 +176,7 @@ fn targets(function: &AstFunction, kernel: &KernelTypes) -> impl Iterator<Item =
             None => {
                 let (name, span) = (attribute.name.clone(), target.span);
                 let (argument, more, also) = (Some(target), Vec::new(), Vec::new());
-                programs.push(Attribute { name, argument, more, also, span });
+                programs.push(Attribute { name, argument, more, also, optional: attribute.optional, span });
             }
         }
     }

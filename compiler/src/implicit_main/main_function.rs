@@ -109,11 +109,17 @@ fn attach(handle: &str, one: &mut Attached) -> Vec<Stmt> {
             vec![at.when(at.binary(BinaryOp::Ne, attached, at.int(0)), vec![at.returns(1)])]
         }
         AttachPoint::Event(fields) => {
-            let variable = format!("(event of {})", one.name);
+            // What is optional is read by nobody.
+            let unread = if one.optional { "_" } else { "" };
+            let variable = format!("{unread}(event of {})", one.name);
             let options = at.structure("perf_options", fields);
             let attached = at.builtin("attach", vec![program, options, at.int(0)]);
+            let opened = at.var(&variable, attached);
+            if one.optional {
+                return vec![opened];
+            }
             let is_null = at.binary(BinaryOp::Eq, at.name(&variable), at.null());
-            vec![at.var(&variable, attached), at.when(is_null, vec![at.returns(1)])]
+            vec![opened, at.when(is_null, vec![at.returns(1)])]
         }
     }
 }

@@ -24,6 +24,7 @@
 mod attributes;
 mod build;
 mod main_function;
+mod optional;
 mod options;
 mod tracepoints;
 
@@ -113,6 +114,8 @@ struct Attached {
     name: String,
     names: DeclarationSpans,
     attach_point: AttachPoint,
+    /// Whether the script goes on without it.
+    optional: bool,
 }
 
 /// A function of userspace that `main` calls.
@@ -137,6 +140,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
     }
     for item in items.iter_mut() {
         if let ItemKind::Function(function) = &mut item.kind {
+            optional::take(function, diagnostics);
             attributes::expand_profile(function, diagnostics);
         }
     }
@@ -156,6 +160,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
         return;
     }
     program.infers_maps = true;
+    optional::leave_out(items, &options.kernel, diagnostics);
     attributes::split_targets(items, &options.kernel, diagnostics);
     let mut taken: HashSet<String> = items.iter().filter_map(declared_name).collect();
     let has_options =
@@ -179,7 +184,9 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
                 if let Some(error) = rate.filter(|_| !diagnostics.has_errors()) {
                     diagnostics.report(error);
                 }
-                attached.push(Attached { name: function.name.name.clone(), names, attach_point });
+                let optional = function.attributes[0].optional;
+                let name = function.name.name.clone();
+                attached.push(Attached { name, names, attach_point, optional });
             }
             Role::Begin | Role::End | Role::Interval => {
                 called.extend(userspace(function, role, has_options, diagnostics));
@@ -282,6 +289,9 @@ fn report_main(items: &[Item], diagnostics: &mut Diagnostics) {
         } else if !function.has_head {
             let what = "a program without a name belongs to a script without `main`".to_owned();
             (attribute.span, what, "write `fn name(..)` behind the attribute: `load` takes the name")
+        } else if let Some(argument) = optional::argument(function) {
+            let what = format!("`{}:` belongs to a script without `main`", optional::OPTIONAL);
+            (argument.span(), what, "see in `main` whether `attach` gives 0")
         } else {
             continue;
         };

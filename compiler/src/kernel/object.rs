@@ -28,7 +28,7 @@ use crate::index::Id;
 use crate::object::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
 use crate::object::build::{BuildError, CodeSection, FunctionBody, FunctionDecl, ObjectBuilder};
 use crate::object::model::Presence;
-use crate::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, Attribute};
+use crate::object::table::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, Attribute, OPTIONAL};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeKind;
@@ -158,6 +158,9 @@ impl<'a> Assembly<'a> {
         }
         for target in &function.also {
             self.builder.add_attribute(found, Attribute::also(target));
+        }
+        if function.optional {
+            self.builder.add_attribute(found, OPTIONAL);
         }
         self.functions.insert(id, found);
     }

@@ -99,6 +99,12 @@ impl KernelTypes {
         }
     }
 
+    /// Returns whether some kernel has a system call of this name.
+    #[must_use]
+    pub fn knows_syscall(name: &str) -> bool {
+        bundled::syscall(name).is_some()
+    }
+
     /// Returns system calls with a similar name.
     #[must_use]
     pub fn near_syscalls(&self, name: &str) -> Vec<String> {

@@ -136,7 +136,14 @@ impl Parser<'_> {
         let name = self.ident("the name of an attribute")?;
         if !self.at_punct(Punct::OpenParen) {
             let span = start.to(name.span);
-            return Ok(Attribute { name, argument: None, more: Vec::new(), also: Vec::new(), span });
+            return Ok(Attribute {
+                name,
+                argument: None,
+                more: Vec::new(),
+                also: Vec::new(),
+                optional: false,
+                span,
+            });
         }
         let open = self.advance().span;
         let is_alone = |next| matches!(next, Punct::Comma | Punct::CloseParen);
@@ -153,7 +160,7 @@ impl Parser<'_> {
             return Err(Unreadable);
         }
         let (more, close) = self.enclosed(|parser| parser.list(Punct::CloseParen, Self::attribute_arg))?;
-        Ok(Attribute { name, argument, more, also: Vec::new(), span: start.to(close) })
+        Ok(Attribute { name, argument, more, also: Vec::new(), optional: false, span: start.to(close) })
     }
 
     /// Parses `value` or `name: value`.

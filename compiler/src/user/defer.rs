@@ -130,6 +130,7 @@ impl FnCx<'_, '_> {
             kind: self.function.kind,
             target: self.function.target.clone(),
             also: Vec::new(),
+            optional: false,
             params: Vec::new(),
             ret: self.cx.hir.types.common().void,
             locals,

@@ -109,7 +109,8 @@ enum AttachPoint {
 }
 
 impl State {
-    /// Attaches a program: at all destinations or, if one fails, at none.
+    /// Attaches a program: at all destinations or, if one fails, at none. An optional program is left out at those that
+    /// the kernel lacks, which is said.
     pub(super) fn attach_to(
         &mut self,
         this: &Resource<ProgramHandle>,
@@ -121,14 +122,18 @@ impl State {
             Destination::Own => self.object()?.more_targets(&program),
             _ => Vec::new(),
         };
+        let optional = self.object()?.is_optional(&program);
         let mut link = LinkHandle::default();
         for destination in iter::once(destination).chain(more.into_iter().map(Destination::Tracepoint)) {
             match self.attach_at(&program, destination, cookie) {
                 Ok((attach_point, charge)) => link.keep(attach_point, charge),
-                Err(error) => {
-                    self.detach_all(&link.ids())?;
-                    return Err(error);
-                }
+                Err(error) => match error.lack().filter(|_| optional) {
+                    Some(lack) => self.output.warn(&format!("`{program}` is optional, and left out: {lack}")),
+                    None => {
+                        self.detach_all(&link.ids())?;
+                        return Err(error);
+                    }
+                },
             }
         }
         self.give_link(link)

@@ -64,7 +64,13 @@ impl Host for State {
 impl HostProgram for State {
     fn load(&mut self, name: String) -> Result<Resource<ProgramHandle>, HostError> {
         check_length("program", &name)?;
-        self.audited("program", &name, |_| None, |state| Ok(state.object()?.program(&name).map(drop)?))?;
+        let loaded =
+            self.audited("program", &name, |_| None, |state| Ok(state.object()?.program(&name).map(drop)?));
+        // What is optional is left out when it is attached.
+        match loaded {
+            Err(error) if error.lack().is_some() && self.object()?.is_optional(&name) => {}
+            loaded => loaded?,
+        }
         self.report_namespace();
         self.watch_losses();
         let bytes = name.len();

@@ -48,6 +48,16 @@ impl HostError {
         HostError::Guest(Box::new(failure(ErrorKind::Invalid, None, message)))
     }
 
+    /// Returns the message if this machine lacks what was asked for.
+    pub(super) fn lack(&self) -> Option<&str> {
+        match self {
+            HostError::Guest(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Unsupported) => {
+                Some(&error.message)
+            }
+            _ => None,
+        }
+    }
+
     /// A wait was interrupted because the plugin is to stop.
     pub(super) fn interrupted() -> HostError {
         HostError::Guest(Box::new(failure(

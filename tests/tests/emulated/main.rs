@@ -24,6 +24,7 @@ mod locks;
 mod map_iteration;
 mod map_memory;
 mod modules;
+mod optional;
 mod pointers;
 mod policy_cost;
 mod random_kernels;

@@ -609,6 +609,28 @@ fn root_nothing_runs_if_an_attach_point_is_missing() {
 }
 
 #[test]
+fn root_optional_programs_are_left_out_where_their_target_is_missing() {
+    let script = r#"
+        @syscall_enter("write", "no_such_call", optional: true) { if (comm() == "NAME") { n[1] += 1 } }
+        @uprobe("/bin/no such program:main", optional: true) { n[2] += 1 }
+        @xdp("no such device", optional: true) { n[3] += 1 }
+        @cgroup("connect4", "/sys/fs/cgroup/no such group", optional: true) { n[4] += 1 }
+        @perf_event("no_such_pmu/event/", period: 1, optional: true) { n[5] += 1 }"#;
+    let dd = Dd::new();
+    let script = script.replace("NAME", &dd.name);
+    let mut host = command("ks-host");
+    host.args(["--allow", "xdp=*", "--allow", "cgroup=*", "-e", &script, "--exec"]).args(dd.command(70));
+    let outcome = finish(&mut host);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "n\nkey  value\n  1     70\n"), "{outcome:#?}");
+    let missing =
+        ["no_such_call", "/bin/no such program", "no such device", "no such group", "`no_such_pmu`"];
+    let unnamed: Vec<_> = missing.iter().filter(|name| !outcome.stderr.contains(**name)).collect();
+    assert!(unnamed.is_empty(), "{unnamed:?}: {outcome:#?}");
+    let denied = finish(command("ks-host").args(["-e", &script, "--exec", "true"]));
+    assert_eq!((denied.code, denied.stdout.as_str()), (126, ""), "{denied:#?}");
+}
+
+#[test]
 fn root_an_interface_is_one_of_the_attribute() {
     let wire = Wire::new();
     let script = format!("@xdp(\"{LEFT}\") {{ packets[ctx->ingress_ifindex] += 1 }}");

@@ -5,7 +5,7 @@ use std::iter;
 use std::sync::Arc;
 
 use super::super::name::Name;
-use super::super::table::{Attribute, ProgramRow, Target};
+use super::super::table::{Attribute, OPTIONAL, ProgramRow, Target};
 use super::{DataId, KconfigId, KsymId, Linkage, MapId, SubprogramId};
 use crate::bpf::{Insn, InsnIndex, Reg, helper_name};
 use crate::object::btf::{CoreRelo, TypeId};
@@ -26,6 +26,13 @@ impl Program {
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         let notes = self.body.notes.iter().filter(|note| note.param.is_none());
         iter::once(self.section.target.clone()).chain(notes.filter_map(|note| note.attribute.also_target()))
+    }
+
+    /// Returns whether the program is left out at targets that the kernel lacks.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        let mut notes = self.body.notes.iter().filter(|note| note.param.is_none());
+        notes.any(|note| note.attribute.as_str() == OPTIONAL)
     }
 }
 

@@ -18,13 +18,17 @@ pub const ARGUMENTS_OF_C: &str = "arguments:c";
 /// The attribute of a program that reads the arguments of a function as Go passes them.
 pub const ARGUMENTS_OF_GO: &str = "arguments:go";
 
+/// The attribute of a program that is left out at those of its targets that the kernel lacks. The kernel ignores it; the
+/// host attaches the program at the others.
+pub const OPTIONAL: &str = "optional";
+
 /// Prefix of the attribute of a program that is for another tracepoint besides that of its section:
 /// `also:syscalls/sys_enter_pread64`. The kernel ignores it; the host shows it, judges it
 /// and attaches the program there as it does at the section's.
 const ALSO: &str = "also:";
 
 /// Accepted attributes of declarations.
-const DECLARATIONS: [&str; 9] = [
+const DECLARATIONS: [&str; 10] = [
     "arg:ctx",
     "arg:nonnull",
     "arg:nullable",
@@ -34,6 +38,7 @@ const DECLARATIONS: [&str; 9] = [
     ARGUMENTS_OF_GO,
     "bpf_fastcall",
     "bpf_kfunc",
+    OPTIONAL,
 ];
 
 /// Accepted attributes of types.

@@ -6,7 +6,7 @@ mod map_kind;
 mod program_kind;
 mod target;
 
-pub use attribute::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, Attribute};
+pub use attribute::{ARGUMENTS_OF_C, ARGUMENTS_OF_GO, Attribute, OPTIONAL};
 pub use map_kind::{EntriesRule, MAX_ENTRIES, MapKind, MapRow, MapUse, SizeRule, flag, map_row};
 pub use program_kind::{AttachType, ProgramRow, ProgramType, program_row};
 pub use target::{Target, TargetForm};

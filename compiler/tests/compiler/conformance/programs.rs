@@ -2,7 +2,7 @@
 
 use crate::conformance::scripts::{
     accepts, accepts_with_kernel, has_section, in_main, in_program, objects, refuses, refuses_saying,
-    refuses_with_kernel, says, with_empty_main,
+    refuses_strict, refuses_with_kernel, says, warns_with_kernel, with_empty_main,
 };
 
 fn program(attribute: &str, signature: &str) -> String {
@@ -299,4 +299,29 @@ fn lf_083_halves_do_not_call_each_other() {
     refuses(in_program("", "sleep(1)"), "KS0306");
     refuses(in_main("extern bpf_ktime_get_ns() -> u64", "var t = bpf_ktime_get_ns()"), "KS0306");
     accepts(in_program("extern bpf_ktime_get_ns() -> u64", "var t = bpf_ktime_get_ns()"));
+}
+
+#[test]
+fn lf_154_optional_programs_are_left_out_where_the_kernel_lacks_their_target() {
+    let program =
+        |attribute: &str| format!("{attribute} {{ n[cpu()] += 1 }}\n@profile(99) {{ n[cpu()] += 1 }}");
+    for lacking in [
+        "@syscall_enter(\"no_such_call\", optional: true)",
+        "@tracepoint(\"sched/sched_switch\", \"sched/no_such_event\", optional: true)",
+        "@raw_tracepoint(\"no_such_event\", optional: true)",
+        "@probe(\"no_such_function+8\", optional: true)",
+        "@lsm(\"no_such_hook\", optional: true)",
+    ] {
+        assert!(warns_with_kernel(program(lacking), "KS0526"), "{lacking}");
+        refuses_with_kernel(program(&lacking.replace("true", "false")), "KS0509");
+        refuses_strict(program(lacking), "KS0208");
+    }
+    for present in ["@probe(\"vfs_read\", optional: true)", "@xdp(\"lo\", optional: true)"] {
+        assert!(!warns_with_kernel(program(present), "KS0526"), "{present}");
+    }
+    refuses(program("@tracepoint(\"sched/sched_switch\", optional: 1)"), "KS0501");
+    let named = "fn p(ctx: *trace_event_raw_sched_switch) -> i32 { return 0 }";
+    let optional = format!("@tracepoint(\"sched/sched_switch\", optional: true)\n{named}");
+    accepts(format!("{optional}\n@profile(99) {{ n[cpu()] += 1 }}"));
+    refuses(with_empty_main(&optional), "KS0523");
 }

@@ -39,6 +39,12 @@ pub fn accepts_with_kernel(script: impl AsRef<str>) {
     accepted(script.as_ref(), KERNEL);
 }
 
+/// Returns whether there is this warning, checked against a kernel whose types are known. Asserts that there is no error.
+#[track_caller]
+pub fn warns_with_kernel(script: impl AsRef<str>, code: &str) -> bool {
+    accepted(script.as_ref(), KERNEL).warned(code)
+}
+
 /// Asserts that there is no error in the language of 0.1.1.
 #[track_caller]
 pub fn accepts_strict(script: impl AsRef<str>) {

@@ -213,6 +213,7 @@ impl Trees<'_> {
             argument: self.maybe(Self::string),
             more: Vec::new(),
             also: Vec::new(),
+            optional: false,
             span: self.span,
         }
     }

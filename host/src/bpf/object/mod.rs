@@ -312,6 +312,11 @@ impl Object {
         targets.map(|target| target.to_string()).collect()
     }
 
+    /// Returns whether a program is left out at targets that the kernel lacks. Does not load anything.
+    pub fn is_optional(&self, program: &str) -> bool {
+        self.model().program(program).is_some_and(|(_, one)| one.is_optional())
+    }
+
     /// Returns name, type and target of each program. Does not load anything.
     pub fn programs(&self) -> impl Iterator<Item = (String, ProgramType, String)> {
         self.model().programs.iter().map(|one| {

@@ -46,6 +46,8 @@ struct Program {
     section: String,
     /// More attach points.
     also: Vec<String>,
+    /// Whether the program is left out where the kernel lacks one.
+    optional: bool,
     /// Instruction slots of 8 bytes, without those of called functions.
     instructions: u64,
     /// Helpers that the program calls, directly or through its functions.
@@ -159,6 +161,7 @@ fn program(
         name: one.name.as_str().to_owned(),
         section: one.section.to_string(),
         also: one.targets().skip(1).map(|target| target.to_string()).collect(),
+        optional: one.is_optional(),
         instructions: slots(&one.body),
         helpers: uses.helpers.iter().map(|helper| helper.name()).collect(),
         kfuncs: kfuncs.map(|ksym| ksym.name.as_str().to_owned()).collect(),
@@ -273,7 +276,9 @@ impl Description<'_> {
             let row = [program.name.clone(), program.section.clone(), instructions, calls];
             let limits = program.loop_limits.iter().cloned();
             let also = program.also.iter().map(|target| format!("also {target}"));
-            row.into_iter().chain(also).chain(program.places.clone()).chain(filters).chain(limits).collect()
+            let optional = program.optional.then(|| "optional".to_owned());
+            let row = row.into_iter().chain(also).chain(optional);
+            row.chain(program.places.clone()).chain(filters).chain(limits).collect()
         };
         self.programs.iter().map(row).collect()
     }
