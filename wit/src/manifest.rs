@@ -200,8 +200,11 @@ pub struct Event {
     /// Whose events are counted, as policies spell it: `own`, `task`, `process`, `command`, `cgroup`, `all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// The observed CPU: -1 for any CPU.
+    /// The observed CPU: -1 for any CPU; none if it is chosen at run time, or if all are observed.
     pub cpu: Option<i32>,
+    /// Whether there is an event on each CPU.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub every_cpu: bool,
     /// The program that runs on overflow; `None` if the event is only counted.
     pub program: Option<String>,
     /// Line of the `attach` in the main source file, from 1.

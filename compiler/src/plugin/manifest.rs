@@ -239,6 +239,8 @@ impl Visitor for Attaches<'_> {
         };
         let option = |position: usize| self.constants.number(field(position)?);
         let (event, family) = field(options::EVENT).map_or((None, None), |event| self.event(event));
+        let every_cpu = option(options::EVERY_CPU).is_some_and(|value| value != 0);
+        let cpu = option(options::CPU).filter(|_| !every_cpu);
         let program = program.as_deref().and_then(|handle| self.constants.program(handle));
         let (_, line, _) = self.sources.position(expr.span);
         self.found.push(Event {
@@ -246,7 +248,8 @@ impl Visitor for Attaches<'_> {
             family: family.map(str::to_owned),
             scope: self.scope(&field).map(str::to_owned),
             pid: option(options::PID).and_then(|value| i32::try_from(value).ok()),
-            cpu: option(options::CPU).and_then(|value| i32::try_from(value).ok()),
+            cpu: cpu.and_then(|value| i32::try_from(value).ok()),
+            every_cpu,
             program: program.map(|id| self.constants.hir.functions[id].name.clone()),
             line,
         });

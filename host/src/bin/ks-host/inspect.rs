@@ -236,6 +236,7 @@ fn event_row(event: &Event) -> Vec<String> {
         Some(pid) => format!("task {pid}"),
     };
     let cpu = match event.cpu {
+        None if event.every_cpu => "every CPU".into(),
         None => "a CPU chosen at run time".into(),
         Some(-1) => "any CPU".into(),
         Some(cpu) => format!("CPU {cpu}"),
