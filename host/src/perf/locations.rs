@@ -207,12 +207,11 @@ pub(super) fn locations(
 /// Returns the CPUs of the locations: with `cpu: all`, the online CPUs on which the event's PMU counts; else
 /// the given CPU.
 pub(super) fn cpus(event: &Event, options: &Options, sysfs: &Sysfs) -> Result<Vec<i32>, Refusal> {
-    let online = sysfs.online_cpus();
     let of_pmus = event.cpus(sysfs);
     if !options.every_cpu {
         return match of_pmus {
             // For a CPU that is not online, the kernel's error is clearer.
-            Some(cpus) if event.cores().next().is_some() && online.contains(&options.cpu) => {
+            Some(cpus) if event.cores().next().is_some() && sysfs.online_cpus().contains(&options.cpu) => {
                 if cpus.contains(&options.cpu) {
                     Ok(vec![options.cpu])
                 } else {
@@ -222,6 +221,7 @@ pub(super) fn cpus(event: &Event, options: &Options, sysfs: &Sysfs) -> Result<Ve
             _ => Ok(vec![options.cpu]),
         };
     }
+    let online = sysfs.online_cpus();
     let Some(of_pmus) = of_pmus else { return Ok(online) };
     let both: Vec<i32> = online.into_iter().filter(|cpu| of_pmus.contains(cpu)).collect();
     if both.is_empty() { Err(Refusal::OtherPmuCpu { cpus: of_pmus }) } else { Ok(both) }
