@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
 
-use ks_tests::{Folder, command, wait_until};
+use ks_tests::{Folder, command, finish, wait_until};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -26,6 +26,47 @@ fn root_opensnoop_shows_paths_and_results() {
     assert!(rows(&ran, &format!(" {}", path.display())).iter().any(is_this), "{ran:#?}");
     let failed = rows(&ran, &format!(" {}", missing.display()));
     assert!(failed.len() == 1 && failed[0][failed[0].len() - 3..][..2] == ["-1", "ENOENT"], "{ran:#?}");
+}
+
+/// Makes each call with a path that some processors lack.
+const CALLS: &str = r#"
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void) {
+    char status[512];
+#ifdef SYS_open
+    syscall(SYS_open, "/no/open", O_RDONLY);
+    syscall(SYS_creat, "/no/creat", 0600);
+    syscall(SYS_stat, "/no/stat", status);
+    syscall(SYS_lstat, "/no/lstat", status);
+#endif
+    syscall(SYS_openat, AT_FDCWD, "/no/openat", O_RDONLY);
+    syscall(SYS_newfstatat, AT_FDCWD, "/no/newfstatat", status, 0);
+    syscall(SYS_statfs, "/no/statfs", status);
+    return 0;
+}"#;
+
+/// The `stat` of C libraries is one call, those of other programs are others.
+#[test]
+fn root_tools_of_calls_show_each_call_that_does_the_same() {
+    let folder = Folder::new();
+    let source = folder.write("calls.c", CALLS);
+    let program = folder.path("calls");
+    let built = finish(Command::new("cc").arg("-o").arg(&program).arg(source));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let program = program.display().to_string();
+    let old = cfg!(target_arch = "x86_64");
+    for (tool, always, if_old) in [
+        ("opensnoop", &["/no/openat"][..], &["/no/open", "/no/creat"][..]),
+        ("statsnoop", &["/no/newfstatat", "/no/statfs"], &["/no/stat", "/no/lstat"]),
+    ] {
+        let ran = around(tool, &[], &[&program]);
+        for path in always.iter().chain(if_old.iter().filter(|_| old)) {
+            let found: Vec<_> = rows(&ran, path).into_iter().filter(|row| row.last() == Some(path)).collect();
+            assert!(found.len() == 1 && found[0].contains(&"ENOENT"), "{path}: {ran:#?}");
+        }
+    }
 }
 
 /// Tasks outside of the tool's PID namespace all have the number 0 there.
