@@ -1019,7 +1019,8 @@ extern bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, ker
 extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_program_info_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches the program where the object says: at the tracepoint, raw tracepoint, function of the kernel or of a program,
 // or hook of its section, and at the other tracepoints that the object names: at all of them or, if one fails, at none. A
-// timer runs from now until the link is dropped.
+// program that the object calls optional is left out, with a warning, at those that do not exist here or that this
+// kernel does not attach. A timer runs from now until the link is dropped.
 // 
 // The cookie is what the program gets from `bpf_get_attach_cookie`; 0 is what it gets without one. Tracing programs have
 // one since Linux 5.19, raw tracepoints since 6.10, timers and hooks of cgroups have none.
