@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -252,8 +252,10 @@ pub fn try_compile(project: &str, script: &str) -> Result<Built, String> {
 /// # Errors
 /// See [`try_compile`].
 pub fn try_compile_for(project: &str, script: &str, target: Target) -> Result<Built, String> {
-    let kernel = KernelTypes::fetched(|| std::fs::read("/sys/kernel/btf/vmlinux").ok());
-    let options = Options { kernel: Arc::new(kernel), ..Options::new(project) };
+    // Read once: in an emulated machine that takes as long as to compile a script.
+    static KERNEL: LazyLock<Arc<KernelTypes>> =
+        LazyLock::new(|| Arc::new(KernelTypes::fetched(|| std::fs::read("/sys/kernel/btf/vmlinux").ok())));
+    let options = Options { kernel: Arc::clone(&KERNEL), ..Options::new(project) };
     let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes(), options)
         .expect("scripts of tests are short")
         .check();
