@@ -26,6 +26,10 @@ pub struct ProgramNeeds {
     pub name: String,
     /// Section of the program; it determines the type and often the target.
     pub section: String,
+    /// Tracepoints that it is attached to besides that of its section, as `category/event`.
+    pub also: Vec<String>,
+    /// Whether it is left out where one is missing.
+    pub optional: bool,
     /// Helpers by number (`enum bpf_func_id`).
     pub helpers: BTreeSet<u32>,
     /// Kernel functions by name; true if the reference is weak, so that the object loads without the
@@ -105,6 +109,8 @@ impl Needs {
             ProgramNeeds {
                 name: program.name.as_str().to_owned(),
                 section: program.section.to_string(),
+                also: program.targets().skip(1).map(|target| target.to_string()).collect(),
+                optional: program.is_optional(),
                 helpers: uses.helpers.iter().map(|helper| helper.number()).collect(),
                 kfuncs: uses.kfuncs.iter().filter_map(kfunc).collect(),
                 variables: uses.addresses.iter().filter_map(variable).collect(),

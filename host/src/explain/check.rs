@@ -174,11 +174,16 @@ impl Asked<'_> {
         let need = |what, name: &str, seen, since, config| {
             self.need(what, name, Some(&program.name), seen, since, config)
         };
+        let attach_point = |name: &str, seen, since| {
+            let mut need = need(What::AttachPoint, name, seen, since, config);
+            if program.optional && need.state == State::Missing {
+                (need.state, need.remedy) = (State::Optional, None);
+            }
+            need
+        };
         let shape = match self.features.shape(&program.section, self.method(program)) {
             Ok(shape) => shape,
-            Err(seen) => {
-                return vec![need(What::AttachPoint, &program.section, seen, since_programs, config)];
-            }
+            Err(seen) => return vec![attach_point(&program.section, seen, since_programs)],
         };
         let loads = match self.features.loads(&shape) {
             Answer::Unknown(because) if self.privileged => Answer::No(because),
@@ -188,8 +193,13 @@ impl Asked<'_> {
         let point = self.features.attach_point(&shape);
         let mut found = vec![
             need(What::Program, &program.section, loads.clone(), since_programs, config),
-            need(What::AttachPoint, &program.section, point, links_since, config),
+            attach_point(&program.section, point, links_since),
         ];
+        let kind = program.section.split('/').next().unwrap_or_default();
+        found.extend(program.also.iter().map(|target| {
+            let seen = self.features.attach_point_at(&shape, target);
+            attach_point(&format!("{kind}/{target}"), seen, links_since)
+        }));
         if loads != Answer::Yes {
             return found;
         }

@@ -628,6 +628,10 @@ fn root_optional_programs_are_left_out_where_their_target_is_missing() {
     assert!(unnamed.is_empty(), "{unnamed:?}: {outcome:#?}");
     let denied = finish(command("ks-host").args(["-e", &script, "--exec", "true"]));
     assert_eq!((denied.code, denied.stdout.as_str()), (126, ""), "{denied:#?}");
+    let checked = finish(command("ks-host").arg("check").arg(dd.folder.write("optional.ks", script)));
+    let rows: Vec<Vec<&str>> = checked.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected = "optional attach point uprobe//bin/no such program:main+0 of on_main";
+    assert!(checked.code == 0 && rows.iter().any(|row| row.join(" ").starts_with(expected)), "{checked:#?}");
 }
 
 #[test]

@@ -259,6 +259,11 @@ impl Features {
         }
     }
 
+    /// As [`Features::attach_point`], for another target than the section's.
+    pub fn attach_point_at(&self, shape: &Shape, target: &str) -> Answer {
+        self.attach_point(&Shape { like: shape.like, target: target.to_owned() })
+    }
+
     /// Tests whether an attach type is in the kernel's enum.
     fn link(&self, name: &str) -> Answer {
         let Some(kinds) = self.named::<types::Enum<'_>>("bpf_attach_type") else {
