@@ -1,6 +1,7 @@
 //! Prepares and runs plugins.
 
 mod display_needs;
+mod linked;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,7 +26,7 @@ use crate::options::RunOptions;
 use crate::perf::MappingRecorder;
 use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, Instance, Interrupt, Limits, Outcome, Plugin, PluginError,
-    Prepared, Signer, Watch,
+    Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, PluginObject, Request};
 use crate::processes::Grandchild;
@@ -33,6 +34,7 @@ use crate::processes::zygote::Forked;
 use crate::worker::{self, Export, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 use display_needs::DisplayNeeds;
+use linked::{Link, Linked, Misfit};
 
 /// Adds functions to what a host offers to plugins.
 pub type Offer = fn(&mut Linker<State>) -> wasmtime::Result<()>;
@@ -54,11 +56,10 @@ impl Host {
         Ok(Host { engine: Engine::new()?, cache: None, offer: None, workers: None })
     }
 
-    /// As [`Host::new`], with an engine that is created beside what this thread does until the first plugin is prepared,
-    /// which fails if the engine does.
+    /// As [`Host::new`], with an engine that is created when the first plugin is prepared, which fails if the engine does.
     #[must_use]
     pub fn of_threads() -> Host {
-        Host { engine: Engine::ahead(), cache: None, offer: None, workers: None }
+        Host { engine: Engine::when_used(), cache: None, offer: None, workers: None }
     }
 
     /// Runs each plugin in a process of its own, which has nothing but a socket to this one: see
@@ -114,11 +115,29 @@ impl Host {
     /// # Errors
     /// If it is not valid, or is not a plugin for this host.
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
+        self.prepared(plugin, Host::prepare_here)
+    }
+
+    /// As [`Host::prepare`]. If plugins run on threads of this process, code that is compiled already is loaded beside what
+    /// this thread and the run do until they need it: that the plugin does not fit shows in its run then, after which
+    /// [`PreparedPlugin::misfit`] says why.
+    ///
+    /// # Errors
+    /// As of [`Host::prepare`].
+    pub fn begin(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
+        self.prepared(plugin, Host::begin_here)
+    }
+
+    fn prepared(
+        &self,
+        plugin: &Plugin,
+        here: impl FnOnce(&Host, &Plugin) -> Result<(Form, CodeOrigin), PluginError>,
+    ) -> Result<PreparedPlugin, PluginError> {
         let mut objects = plugin.object_set()?;
         objects.choose(bpf::has_function);
         let (file, loader) = (OnceLock::new(), OnceLock::new());
         let (form, code) = match &self.workers {
-            None => self.prepare_here(plugin)?,
+            None => here(self, plugin)?,
             Some(_) if self.offer.is_some() => {
                 return Err(PluginError::Component(
                     "functions of this program are offered only to plugins on its own threads".into(),
@@ -158,20 +177,36 @@ impl Host {
             imports: plugin.imports().into(),
             signers: plugin.signers().into(),
             offer: self.offer,
+            misfit: Misfit::default(),
         })
     }
 
     fn prepare_here(&self, plugin: &Plugin) -> Result<(Form, CodeOrigin), PluginError> {
-        let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
+        let (component, origin) = self.engine.code(plugin, self.cache.as_ref())?;
         let functions = Arc::new(self.engine.functions(&component));
-        let mut linker =
-            world::linker_for(&self.engine, Answers::Host, &functions, (plugin.imports(), &component))?;
-        if let Some(offer) = self.offer {
-            offer(&mut linker)
-                .map_err(|error| PluginError::Component(format!("functions of this program: {error:#}")))?;
+        let linked = Linked::from(self.link(plugin).with(&component, &functions)?);
+        Ok((Form::Here { linked: Arc::new(linked), functions }, origin))
+    }
+
+    fn begin_here(&self, plugin: &Plugin) -> Result<(Form, CodeOrigin), PluginError> {
+        let cache = self.cache.as_ref();
+        let Some(functions) = plugin.functions().filter(|_| self.engine.compiles_apart(cache)) else {
+            return self.prepare_here(plugin);
+        };
+        let (code, origin) = self.engine.trusted_code(plugin, cache, false)?;
+        let functions = Arc::new(functions.clone());
+        let linked = Linked::beside(self.link(plugin), code, Arc::clone(&functions));
+        Ok((Form::Here { linked: Arc::new(linked), functions }, origin))
+    }
+
+    fn link(&self, plugin: &Plugin) -> Link {
+        Link {
+            engine: self.engine.clone(),
+            imports: plugin.imports().to_vec(),
+            lines: plugin.lines().to_vec(),
+            shared_bytes: plugin.shared_bytes(),
+            offer: self.offer,
         }
-        let prepared = Prepared::new(&linker, &component, &plugin.into())?;
-        Ok((Form::Here { prepared, functions }, code))
     }
 
     /// Starts a worker with the code of a plugin; acts while it loads that.
@@ -209,13 +244,14 @@ pub struct PreparedPlugin {
     imports: Arc<[String]>,
     signers: Arc<[Signer]>,
     offer: Option<Offer>,
+    misfit: Misfit,
 }
 
 /// Where a plugin runs.
 enum Form {
     /// On a thread of this process.
     Here {
-        prepared: Prepared<State>,
+        linked: Arc<Linked>,
         /// The functions of the contract that it imports.
         functions: Arc<BTreeSet<String>>,
     },
@@ -333,6 +369,12 @@ impl PreparedPlugin {
         &self.code
     }
 
+    /// Takes the reason why its last run failed if that was that the plugin does not fit this host: of one of
+    /// [`Host::begin`].
+    pub fn misfit(&self) -> Option<PluginError> {
+        self.misfit.take()
+    }
+
     /// Parses settings such as `limits.burst=7` for the plugin's config blocks.
     ///
     /// # Errors
@@ -359,7 +401,9 @@ impl PreparedPlugin {
     /// How the plugin ended instead.
     pub fn tests(&self, options: RunOptions) -> Result<Vec<String>, Outcome> {
         let lists_tests = match &self.form {
-            Form::Here { prepared, .. } => prepared.lists_tests(),
+            Form::Here { linked, .. } => {
+                linked.wait().map_err(|error| self.misfit.keep(error))?.lists_tests()
+            }
             Form::Apart(form) => form.lists_tests,
         };
         if !lists_tests {
@@ -395,7 +439,7 @@ impl PreparedPlugin {
         let calls = options.calls.clone();
         let audit = options.audit.clone().map(|audit| (audit, options.name.clone()));
         let outcome = match &self.form {
-            Form::Here { prepared, functions } => self.call_here(prepared, functions, &watch, options, call),
+            Form::Here { linked, functions } => self.call_here(linked, functions, &watch, options, call),
             Form::Apart(form) => self.call_worker(form, &watch, options, call),
         };
         if let Some((audit, name)) = audit {
@@ -416,22 +460,22 @@ impl PreparedPlugin {
     /// Calls the plugin on a thread of this process.
     fn call_here(
         &self,
-        prepared: &Prepared<State>,
+        linked: &Arc<Linked>,
         functions: &Arc<BTreeSet<String>>,
         watch: &Watch,
         options: RunOptions,
         call: Call,
     ) -> Outcome {
-        let prepared = match self.linked(prepared, functions, &options.calls) {
-            Ok(prepared) => prepared,
-            Err(reason) => return Outcome::Failed(reason),
+        let linked = match self.linked(linked, functions, &options.calls) {
+            Ok(linked) => linked,
+            Err(outcome) => return outcome,
         };
-        let functions = Arc::clone(functions);
+        let (functions, misfit) = (Arc::clone(functions), self.misfit.clone());
         let (asked, engine, confine) = (self.asked(), self.engine.clone(), options.confine);
         plugin::supervise(
             watch,
             |_| engine.interrupt(),
-            move || match instantiate(&prepared, asked, options, &functions, confine) {
+            move || match instantiate(&linked, asked, options, &functions, confine, &misfit) {
                 Ok(mut instance) => {
                     let outcome = call.here(&mut instance);
                     with_lost_output(outcome, instance.state())
@@ -508,21 +552,22 @@ impl PreparedPlugin {
     /// Links the plugin with the implementation of its host calls.
     fn linked(
         &self,
-        prepared: &Prepared<State>,
+        linked: &Arc<Linked>,
         functions: &Arc<BTreeSet<String>>,
         calls: &Calls,
-    ) -> Result<Prepared<State>, String> {
-        match calls.answers() {
-            Answers::Host => Ok(prepared.clone()),
-            answers => {
-                let mut linker =
-                    world::linker(&self.engine, answers, functions).map_err(|error| error.to_string())?;
-                if let Some(offer) = self.offer {
-                    offer(&mut linker).map_err(|error| error.to_string())?;
-                }
-                prepared.linked_with(&linker).map_err(|error| error.to_string())
-            }
+    ) -> Result<Arc<Linked>, Outcome> {
+        let answers = calls.answers();
+        if answers == Answers::Host {
+            return Ok(Arc::clone(linked));
         }
+        let prepared = linked.wait().map_err(|error| self.misfit.keep(error))?;
+        let mut linker = world::linker(&self.engine, answers, functions)
+            .map_err(|error| Outcome::Failed(error.to_string()))?;
+        if let Some(offer) = self.offer {
+            offer(&mut linker).map_err(|error| Outcome::Failed(error.to_string()))?;
+        }
+        let linked = prepared.linked_with(&linker).map_err(|error| Outcome::Failed(error.to_string()))?;
+        Ok(Arc::new(Linked::from(linked)))
     }
 
     /// Creates an instance on the calling thread, which is not confined, for a caller that calls its exports. The
@@ -533,11 +578,11 @@ impl PreparedPlugin {
     /// # Errors
     /// The outcome that replaces that of a run.
     pub fn instantiate(&self, options: RunOptions) -> Result<Instance<State>, Outcome> {
-        let Form::Here { prepared, functions } = &self.form else {
+        let Form::Here { linked, functions } = &self.form else {
             return Err(Outcome::Failed("the plugin was prepared for a process of its own".into()));
         };
-        let prepared = self.linked(prepared, functions, &options.calls).map_err(Outcome::Failed)?;
-        instantiate(&prepared, self.asked(), options, functions, false)
+        let linked = self.linked(linked, functions, &options.calls)?;
+        instantiate(&linked, self.asked(), options, functions, false, &self.misfit)
     }
 
     fn asked(&self) -> Asked {
@@ -676,14 +721,16 @@ impl WorkerRun {
 /// Creates an instance on the calling thread of a plugin that imports these functions. With `confine`, the thread is
 /// confined to its needs.
 fn instantiate(
-    prepared: &Prepared<State>,
+    linked: &Linked,
     asked: Asked,
     options: RunOptions,
     functions: &BTreeSet<String>,
     confine: bool,
+    misfit: &Misfit,
 ) -> Result<Instance<State>, Outcome> {
     let limits = Limits::of(&options.policy);
-    prepared.instantiate(state(asked, options, functions, confine, None)?, &limits)
+    let state = state(asked, options, functions, confine, None)?;
+    linked.wait().map_err(|error| misfit.keep(error))?.instantiate(state, &limits)
 }
 
 /// What a run has in processes of its own.

@@ -18,7 +18,6 @@ use super::memory;
 use super::sys;
 use crate::apart::Apart;
 use crate::policy::{Limit, Policy};
-use crate::processes::cpu::{self, Cpus};
 use crate::text::{MOST_BYTES, visible};
 
 /// Limit on the stack bytes of a guest. Endless recursion traps here, long before the thread's own stack
@@ -106,22 +105,6 @@ impl Engine {
         Engine::lazy(false)
     }
 
-    /// Returns an engine as [`Engine::when_used`], which a thread that ends with that begins to create at once, on a CPU of
-    /// its own.
-    pub(crate) fn ahead() -> Engine {
-        let engine = Engine::when_used();
-        let (created, cpus) = (engine.clone(), Cpus::now());
-        let create = move || {
-            cpus.iter().for_each(Cpus::move_away);
-            let _ = created.inner();
-        };
-        // Without the thread it is created when it is used.
-        if cpus.is_some() && thread::Builder::new().name("engine".into()).spawn(create).is_ok() {
-            cpu::let_it_move();
-        }
-        engine
-    }
-
     /// Returns the engine of a process that compiles and ends.
     pub(super) fn of_compiler() -> Engine {
         Engine::lazy(true)
@@ -167,11 +150,14 @@ impl Engine {
     /// Loads code that a process of this program compiled.
     ///
     /// # Errors
-    /// [`PluginError::Component`] if another engine compiled it.
+    /// [`PluginError::OtherEngine`].
     pub(crate) fn loaded(&self, code: &TrustedCode) -> Result<Component, PluginError> {
-        sys::load(self.inner()?, code).map_err(|error| {
-            PluginError::Component(format!("its code cannot be loaded: {}", engine_words(&error)))
-        })
+        sys::load(self.inner()?, code).map_err(|error| PluginError::OtherEngine(engine_words(&error)))
+    }
+
+    /// Whether code comes from a process of this program, now or before: it can be loaded later.
+    pub(crate) fn compiles_apart(&self, cache: Option<&Cache>) -> bool {
+        cache.is_some() || self.apart.is_some()
     }
 
     /// Compiles on a separate thread, since the compiler cannot be interrupted. After a timeout the thread
@@ -210,7 +196,7 @@ impl Engine {
         plugin: &Plugin,
         cache: Option<&Cache>,
     ) -> Result<(Component, CodeOrigin), PluginError> {
-        if cache.is_none() && self.apart.is_none() {
+        if !self.compiles_apart(cache) {
             return Ok((self.compile_here(plugin)?, CodeOrigin::Compiled));
         }
         let (code, origin) = self.trusted_code(plugin, cache, false)?;

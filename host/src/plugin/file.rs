@@ -4,6 +4,7 @@
 //! component's code (the engine) and its BPF object (the `bpf` module).
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -14,6 +15,7 @@ use ks_wit::section::{self, Arch, BpfRecord, SectionError};
 use serde::Deserialize;
 use wasmparser::{Encoding, Parser, Payload};
 
+use super::imported_functions::ImportedFunctions;
 use super::instances::Instances;
 use super::memory;
 use super::signature::{self, Signature, Signer};
@@ -44,6 +46,7 @@ pub struct Plugin {
     objects: Vec<BpfRecord>,
     manifests: Vec<Manifest>,
     imports: Vec<String>,
+    functions: Option<BTreeSet<String>>,
     lines: Vec<Lines>,
     shared_bytes: Option<usize>,
     signatures: Vec<Signature>,
@@ -129,6 +132,9 @@ pub enum PluginError {
         /// Package and version that this host serves.
         served: &'static str,
     },
+    /// Another engine compiled its code: [`Host::prepare`](crate::Host::prepare) compiles it again.
+    #[error("its code is of another engine: {}", indented(.0))]
+    OtherEngine(String),
     /// The engine rejects the component, or it does not fit the world of plugins.
     #[error("{}", indented(.0))]
     Component(String),
@@ -160,9 +166,9 @@ impl Plugin {
         }
         let mut found = Sections::default();
         found.collect(&bytes)?;
-        let Sections { objects, manifests, imports, lines, shares, signatures, .. } = found;
+        let Sections { objects, manifests, imports, functions, lines, shares, signatures, .. } = found;
         let shared_bytes = if shares { memory::declared(&bytes)? } else { None };
-        Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes, signatures })
+        Ok(Plugin { bytes, objects, manifests, imports, functions, lines, shared_bytes, signatures })
     }
 
     /// The bytes of the whole file.
@@ -207,6 +213,12 @@ impl Plugin {
     /// The names of the component's imports, for example `kernelscript:host/perf@0.2.0`, in file order.
     pub fn imports(&self) -> &[String] {
         &self.imports
+    }
+
+    /// The functions of the contract that the component imports, as `perf.[static]event.named`, by the types in its file;
+    /// none if those do not tell.
+    pub(crate) fn functions(&self) -> Option<&BTreeSet<String>> {
+        self.functions.as_ref()
     }
 
     /// The tests in the plugin, in source order.
@@ -267,6 +279,7 @@ struct Sections {
     objects: Vec<BpfRecord>,
     manifests: Vec<Manifest>,
     imports: Vec<String>,
+    functions: Option<BTreeSet<String>>,
     lines: Vec<Lines>,
     signatures: Vec<Signature>,
     /// Whether a memory is declared to be shared.
@@ -284,9 +297,11 @@ impl Sections {
         // siblings.
         let mut depth = 0_usize;
         let mut instances = Instances::default();
+        let mut functions = ImportedFunctions::default();
         for payload in Parser::new(0).parse_all(bytes) {
             let payload = payload.map_err(malformed)?;
             instances.read(&payload)?;
+            functions.read(&payload)?;
             match payload {
                 Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                     return Err(PluginError::CoreModule);
@@ -315,6 +330,7 @@ impl Sections {
                 _ => {}
             }
         }
+        self.functions = functions.found();
         Ok(())
     }
 

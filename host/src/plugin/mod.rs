@@ -8,6 +8,7 @@ mod cache;
 pub mod compiler;
 mod engine;
 mod file;
+mod imported_functions;
 mod instance;
 mod instances;
 mod limits;

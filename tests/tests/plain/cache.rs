@@ -6,10 +6,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use ks_host::Host;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin, Plugin};
-use ks_tests::command;
 use ks_tests::plugins::component;
+use ks_tests::{command, finish};
+use sha2::Sha256;
 
 /// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
@@ -93,6 +95,32 @@ fn an_entry_that_was_changed_is_not_taken() {
     }
     fs::write(&entry, &good[..20]).expect("writable");
     assert_eq!(run(&cache, &returning(7)), stored(), "cut short");
+}
+
+/// The engine looks at code while the run has begun, of the command with one plugin, and before it, of the library.
+#[test]
+fn code_of_another_engine_is_compiled_again() {
+    let folder = Folder::new();
+    let (cache, plugin) = (folder.cache(), returning(7));
+    let file = folder.0.join("seven.wasm");
+    fs::write(&file, plugin.bytes()).expect("the folder is writable");
+    assert_eq!(run(&cache, &plugin), stored());
+    let entry = entries(&cache).pop().expect("one entry");
+    let name = entry.file_name().expect("a name").to_string_lossy().into_owned();
+    let code = b"the code of another engine".as_slice();
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(&fs::read(cache.join("key")).expect("the key")).expect("any key");
+    [&(name.len() as u64).to_le_bytes(), name.as_bytes(), code].iter().for_each(|part| mac.update(part));
+    let written = [code, &mac.finalize().into_bytes()].concat();
+    for isolation in ["process", "thread"] {
+        fs::write(&entry, &written).expect("it is ours");
+        let mut host = command("ks-host");
+        let ran = finish(host.arg("--cache").arg(&cache).args(["--isolation", isolation]).arg(&file));
+        assert_eq!((ran.code, ran.stderr.as_str()), (7, ""), "{isolation}: {ran:#?}");
+        assert_ne!(fs::read(&entry).expect("it is there"), written, "{isolation}");
+    }
+    fs::write(&entry, &written).expect("it is ours");
+    assert_eq!(run(&cache, &plugin), stored());
 }
 
 #[test]

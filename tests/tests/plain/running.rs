@@ -199,3 +199,22 @@ fn arguments_are_for_one_plugin() {
     assert_eq!((ran.code, ran.stdout.as_str()), (125, ""), "{ran:#?}");
     assert!(ran.stderr.contains("arguments after `--` are for one plugin"), "{ran:#?}");
 }
+
+/// A component of nothing.
+const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+
+/// Whether it fits shows when its run has begun.
+#[test]
+fn a_component_that_does_not_fit_is_reported_and_runs_no_command() {
+    let folder = Folder::new();
+    let (file, made) = (folder.write("empty.wasm", EMPTY), folder.path("made"));
+    for isolation in ["process", "thread"] {
+        let mut host = command("ks-host");
+        let ran =
+            finish(host.args(["--isolation", isolation]).arg(&file).args(["--exec", "touch"]).arg(&made));
+        assert_eq!((ran.code, ran.stdout.as_str()), (127, ""), "{isolation}: {ran:#?}");
+        assert!(ran.stderr.contains("empty.wasm is not a plugin: "), "{isolation}: {ran:#?}");
+        assert!(ran.stderr.contains("does not export `run`"), "{isolation}: {ran:#?}");
+        assert!(!made.exists(), "{isolation}: {ran:#?}");
+    }
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ks_host::naming::NamingProcess;
 use ks_host::perf::Catalog;
-use ks_host::plugin::{Outcome, StopHandle, StopReason};
+use ks_host::plugin::{Outcome, PluginError, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
 use ks_host::world::{Audit, Calls, Form, Share};
 use ks_host::{ExecStatus, Host, RunOptions, Writer};
@@ -19,7 +19,7 @@ use nix::sys::signal::Signal;
 use crate::prepare::{self, Prepared, Source};
 use crate::stacks::Stacks;
 use crate::watch::WatchRequest;
-use crate::{output, replay};
+use crate::{not_a_plugin, output, replay};
 
 /// Stack bytes of a thread that waits for a plugin; the plugin has a thread of its own.
 const KEEPER_STACK_BYTES: usize = 128 << 10;
@@ -167,8 +167,7 @@ impl Fleet {
                 Ok(settings) => settings,
                 Err(error) => {
                     output::report(&format!("ks-host: {}", member.name), &format!("--config: {error}"));
-                    self.lock().slots[index].ended = true;
-                    return crate::HOST_FAILURE;
+                    return self.ended(index, crate::HOST_FAILURE);
                 }
             };
             let calls = match member.record.as_deref().map(|file| replay::record_to(file, &member.name)) {
@@ -176,8 +175,7 @@ impl Fleet {
                 Some(Ok(recording)) => Calls::Recorded(recording),
                 Some(Err(error)) => {
                     output::report(&format!("ks-host: {}", member.name), &with_causes(&*error));
-                    self.lock().slots[index].ended = true;
-                    return crate::HOST_FAILURE;
+                    return self.ended(index, crate::HOST_FAILURE);
                 }
             };
             let (request, answer) = member.stacks.as_ref().map(Stacks::request).unzip();
@@ -212,8 +210,7 @@ impl Fleet {
                 Ok(watch) => watch,
                 Err(error) => {
                     output::report("ks-host", &with_causes(&*error));
-                    self.lock().slots[index].ended = true;
-                    return crate::HOST_FAILURE;
+                    return self.ended(index, crate::HOST_FAILURE);
                 }
             };
             if let Some(watch) = &watch {
@@ -226,6 +223,19 @@ impl Fleet {
             let outcome = member.prepared.plugin.run(options);
             if let Some(watch) = watch {
                 watch.end();
+            }
+            match member.prepared.plugin.misfit() {
+                None => {}
+                Some(PluginError::OtherEngine(_)) if let Some(host) = self.host.get() => {
+                    match prepare::anew(host, &member.source) {
+                        Ok(next) => {
+                            member.prepared = next;
+                            continue;
+                        }
+                        Err(reported) => return self.ended(index, reported.code),
+                    }
+                }
+                Some(error) => return self.ended(index, not_a_plugin(&member.source.path, &error)),
             }
             self.lock().slots[index].shows = true;
             let stacks_written =
@@ -249,12 +259,12 @@ impl Fleet {
             }
             let again = member.restart == Restart::OnFailure && failed(&outcome) && !stop.stopping();
             if !again {
-                self.lock().slots[index].ended = true;
-                return match outcome.exit_code() {
+                let code = match outcome.exit_code() {
                     0 if unshown => crate::HOST_FAILURE,
                     0 if member.exec_code => exec_code.unwrap_or(0),
                     code => code,
                 };
+                return self.ended(index, code);
             }
             let again = format!("{} starts again in {:.1} s", member.name, pause.as_secs_f64());
             output::warn("ks-host", &again);
@@ -266,6 +276,12 @@ impl Fleet {
                 member.prepared = next;
             }
         }
+    }
+
+    /// Marks a plugin as ended. Returns its exit code.
+    fn ended(&self, index: usize, code: u8) -> u8 {
+        self.lock().slots[index].ended = true;
+        code
     }
 
     /// Creates a handle for the next run. The run is asked to stop at once if all plugins were asked before.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ks_host::plugin::{Plugin, PluginError};
 use ks_host::{Host, PreparedPlugin};
 use ks_wit::command_output::shown;
 use sha2::{Digest, Sha256};
@@ -65,7 +66,9 @@ pub(crate) fn all(host: &Host, sources: &[Source]) -> Result<Vec<Prepared>, Repo
 
 /// Prepares one plugin.
 pub(crate) fn one(host: &Host, source: &Source) -> Result<Prepared, Reported> {
-    progress::during(&format!("compiling {}", shown(&source.path)), || read_and_prepare(host, source))
+    progress::during(&format!("compiling {}", shown(&source.path)), || {
+        read_and_prepare(host, source, Host::begin)
+    })
 }
 
 fn in_parallel(host: &Host, sources: &[Source]) -> Result<Vec<Prepared>, Reported> {
@@ -81,7 +84,7 @@ fn in_parallel(host: &Host, sources: &[Source]) -> Result<Vec<Prepared>, Reporte
                         return;
                     };
                     *result.lock().expect("nobody panics with the lock") =
-                        Some(read_and_prepare(host, source));
+                        Some(read_and_prepare(host, source, Host::prepare));
                 }
             });
         }
@@ -92,10 +95,18 @@ fn in_parallel(host: &Host, sources: &[Source]) -> Result<Vec<Prepared>, Reporte
     results.into_iter().map(result).collect()
 }
 
-fn read_and_prepare(host: &Host, source: &Source) -> Result<Prepared, Reported> {
+/// Prepares a plugin again whose code in the cache is of another engine.
+pub(crate) fn anew(host: &Host, source: &Source) -> Result<Prepared, Reported> {
+    read_and_prepare(host, source, Host::prepare)
+}
+
+/// How a host prepares a plugin.
+type Prepare = fn(&Host, &Plugin) -> Result<PreparedPlugin, PluginError>;
+
+fn read_and_prepare(host: &Host, source: &Source, prepare: Prepare) -> Result<Prepared, Reported> {
     let plugin = read_plugin(source, Compiling::by(host)).map_err(|code| Reported { code })?;
     let digest = Sha256::digest(plugin.bytes()).into();
-    prepare(host, &source.path, &plugin, digest)
+    prepared(&source.path, prepare(host, &plugin), digest)
 }
 
 /// Prepares a file again if its digest differs from this one; returns none if it is the same.
@@ -105,16 +116,15 @@ pub(crate) fn changed(host: &Host, source: &Source, digest: [u8; 32]) -> Result<
     }
     let plugin = read_plugin(source, Compiling::by(host)).map_err(|code| Reported { code })?;
     let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();
-    if now == digest { Ok(None) } else { prepare(host, &source.path, &plugin, now).map(Some) }
+    if now == digest { Ok(None) } else { prepared(&source.path, host.prepare(&plugin), now).map(Some) }
 }
 
-fn prepare(
-    host: &Host,
+fn prepared(
     path: &Path,
-    plugin: &ks_host::plugin::Plugin,
+    result: Result<PreparedPlugin, PluginError>,
     digest: [u8; 32],
 ) -> Result<Prepared, Reported> {
-    match host.prepare(plugin) {
+    match result {
         Ok(plugin) => Ok(Prepared { plugin, digest }),
         Err(error) => Err(Reported { code: not_a_plugin(path, &error) }),
     }
