@@ -16,7 +16,9 @@ use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::REGISTERS;
 use crate::defect::narrow;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, KernelMember, KernelVariableId, Lvalue, LvalueKind};
+use crate::hir::{
+    Expr, ExprKind, FunctionKind, KernelMember, KernelVariableId, Lvalue, LvalueKind, ProgramKind,
+};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -27,6 +29,8 @@ pub(super) enum Source {
     Kernel,
     /// Kernel or user memory, depending on the address.
     Either,
+    /// User memory only, whatever the address.
+    User,
 }
 
 /// A part of a kernel struct.
@@ -103,6 +107,28 @@ impl Lowerer<'_> {
         Some(self.whole_part(pointer, id, lvalue.ty))
     }
 
+    /// The memory behind an address. What a process passes to a system call or to a function of its own is an address of
+    /// the process: one of the kernel's would show what the process may not read.
+    pub(super) fn source_of(&self, address: &Expr) -> Source {
+        let function = self.active.source;
+        let is_of_process = matches!(
+            function.kind,
+            FunctionKind::Program(ProgramKind::SyscallEnter | ProgramKind::Uprobe | ProgramKind::Uretprobe)
+        );
+        let mut address = address;
+        while let ExprKind::Convert(operand) = &address.kind {
+            address = operand;
+        }
+        match &address.kind {
+            ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. })
+                if is_of_process && function.params.contains(local) =>
+            {
+                Source::User
+            }
+            _ => Source::Either,
+        }
+    }
+
     fn whole_part<'p>(&self, pointer: &'p Expr, id: StructId, ty: TypeId) -> KernelPart<'p> {
         let is_internal = self.hir.kernel_structs.is_internal(id);
         KernelPart {
@@ -114,7 +140,7 @@ impl Lowerer<'_> {
             is_pointer: false,
             is_bitfield: false,
             in_union: false,
-            source: if is_internal { Source::Kernel } else { Source::Either },
+            source: if is_internal { Source::Kernel } else { self.source_of(pointer) },
         }
     }
 
@@ -350,10 +376,7 @@ impl Lowerer<'_> {
         self.with_array(base, part, most, |this, size, address| {
             // The last byte is always zero.
             let room = this.builder.binary_const(BinaryOp::Add, size, 1);
-            match part.source {
-                Source::Kernel => this.probe(Helper::ProbeReadKernelStr, to, room, address),
-                Source::Either => this.probe_text_length(to, room, address),
-            };
+            this.probe_text_length(to, room, address, part.source);
         })
     }
 
@@ -588,13 +611,14 @@ impl Lowerer<'_> {
             Source::Either => {
                 self.probe_either([Helper::ProbeReadKernel, Helper::ProbeReadUser], to, bytes, address)
             }
+            Source::User => self.probe(Helper::ProbeReadUser, to, bytes, address),
         }
     }
 
     /// Reads text up to a zero byte, truncated to what fits together with the zero. The rest of the memory is
     /// unchanged.
-    pub(super) fn probe_read_text(&mut self, to: Addr, bytes: Value, address: Value) {
-        let result = self.probe_text_length(to, bytes, address);
+    pub(super) fn probe_read_text(&mut self, to: Addr, bytes: Value, address: Value, source: Source) {
+        let result = self.probe_text_length(to, bytes, address, source);
         self.count_unread(result);
     }
 
@@ -615,8 +639,20 @@ impl Lowerer<'_> {
     }
 
     /// Like [`Self::probe_read_text`]; returns the helper's result, the length with the terminator or an error.
-    pub(super) fn probe_text_length(&mut self, to: Addr, bytes: Value, address: Value) -> Value {
-        self.probe_either([Helper::ProbeReadKernelStr, Helper::ProbeReadUserStr], to, bytes, address)
+    pub(super) fn probe_text_length(
+        &mut self,
+        to: Addr,
+        bytes: Value,
+        address: Value,
+        source: Source,
+    ) -> Value {
+        match source {
+            Source::Kernel => self.probe(Helper::ProbeReadKernelStr, to, bytes, address),
+            Source::Either => {
+                self.probe_either([Helper::ProbeReadKernelStr, Helper::ProbeReadUserStr], to, bytes, address)
+            }
+            Source::User => self.probe(Helper::ProbeReadUserStr, to, bytes, address),
+        }
     }
 
     /// Calls the helper for kernel memory or the one for user memory, depending on the sign of the address.

@@ -223,7 +223,7 @@ impl Lowerer<'_> {
         let text = Addr::of(Base::Slot(self.builder.slot(TEXT_BYTES)));
         self.zero(text, TEXT_BYTES);
         let bytes = self.builder.constant(Type::I64, TEXT_BYTES.into());
-        self.probe_read_text(text, bytes, address);
+        self.probe_read_text(text, bytes, address, self.source_of(arg));
         Ok(Part::Text(text, TEXT_BYTES))
     }
 

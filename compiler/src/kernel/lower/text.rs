@@ -37,7 +37,8 @@ impl Lowerer<'_> {
     ) -> Lower<Value> {
         let size = self.size(expr.ty, expr.span)?;
         let bytes = self.builder.constant(Type::I64, size.into());
-        let read = |lowerer: &mut Self, address| lowerer.probe_text_length(to, bytes, address);
+        let source = self.source_of(address);
+        let read = |lowerer: &mut Self, address| lowerer.probe_text_length(to, bytes, address, source);
         self.read_into(address, (to, size), unread, read)
     }
 
@@ -52,10 +53,11 @@ impl Lowerer<'_> {
     ) -> Lower<Value> {
         let size = self.size(expr.ty, expr.span)?;
         let length = self.word(length)?;
+        let source = self.source_of(address);
         // The verifier forgets the bound where the address comes from a call with a loop: it widens numbers of the caller, too.
         let read = |lowerer: &mut Self, address| {
             let bytes = lowerer.at_most(length, size.into());
-            lowerer.probe_read(to, bytes, address, Source::Either)
+            lowerer.probe_read(to, bytes, address, source)
         };
         self.read_into(address, (to, size), unread, read)
     }
@@ -141,6 +143,7 @@ impl Lowerer<'_> {
         unread: Unread,
     ) -> Lower<Value> {
         let size = self.size(expr.ty, expr.span)?;
+        let source = self.source_of(pointers);
         let pointers = self.word(pointers)?;
         let room = 2 * size + (MAX_SEPARATOR + MORE.len()) as u32;
         let joined = Addr::of(Base::Slot(self.builder.slot(room)));
@@ -163,7 +166,7 @@ impl Lowerer<'_> {
         let distance = self.builder.binary_const(BinaryOp::Mul, at, 8);
         let address = self.builder.binary(BinaryOp::Add, pointers, distance);
         let eight = self.builder.constant(Type::I64, 8);
-        let result = self.probe_read(word, eight, address, Source::Either);
+        let result = self.probe_read(word, eight, address, source);
         let [there, absent] = std::array::from_fn(|_| self.builder.block());
         let succeeded = self.builder.compare_const(Condition::SGe, result, 0);
         self.builder.branch(succeeded, there, absent);
@@ -191,7 +194,7 @@ impl Lowerer<'_> {
         self.builder.jump(text);
         self.builder.switch_to_sealed(text);
         let address = self.address_plus(address, gap);
-        let length = self.probe_text_length(Addr::of(Base::Pointer(address)), bytes, pointer);
+        let length = self.probe_text_length(Addr::of(Base::Pointer(address)), bytes, pointer, source);
         // Without the terminator; a text that cannot be read is empty.
         let [unread, read] = std::array::from_fn(|_| self.builder.block());
         let known = self.builder.param(read, Type::I64);
@@ -212,7 +215,7 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(full);
         let next = self.builder.constant(Type::I64, 8 * MAX_JOINED);
         let next = self.builder.binary(BinaryOp::Add, pointers, next);
-        let next = self.read_word(next, Source::Either);
+        let next = self.read_word(next, source);
         let is_text = self.builder.compare_const(Condition::Ne, next, 0);
         self.require(is_text, done);
         let before = self.builder.get(end);
