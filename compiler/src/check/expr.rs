@@ -1,6 +1,7 @@
 //! Checks expressions and computes their constant values.
 
 use super::function::{Body, Scoped};
+use super::implied::left_out;
 use super::names::Symbol;
 use super::nested_maps::ElementKey;
 use super::prescan::strip;
@@ -270,6 +271,7 @@ impl Body<'_, '_> {
                 let meant = foreign.map_or("", |(_, meant)| meant);
                 diagnostic.suggest(span, meant, "in this language")
             }
+            _ if self.checker.is_left_out(name) => diagnostic.help(left_out(name)),
             Some(near) => {
                 let text = format!("a similar name exists: `{near}`");
                 diagnostic.suggest(span, near, text)

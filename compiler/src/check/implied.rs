@@ -13,6 +13,7 @@ use super::prescan::strip;
 use crate::ast::{self, Cond, Else, ExprKind, If, StmtKind, UnaryOp};
 use crate::diag::Diagnostic;
 use crate::hir::{Global, Half, Map, MapId, MapKind};
+use crate::implicit_main;
 use crate::source::Span;
 use crate::types::{Field, IntType, StructDef, StructOrigin, TypeId, TypeKind};
 
@@ -268,6 +269,19 @@ impl Checker<'_> {
     pub(super) fn is_implied_map(&self, name: &str) -> bool {
         self.infers_maps && self.names.get(name).is_none()
     }
+
+    /// Whether a program that is left out uses a name.
+    pub(super) fn is_left_out(&self, name: &str) -> bool {
+        self.left_out.iter().any(|body| implicit_main::names(body, name))
+    }
+}
+
+/// What to do about a name that only programs use that are left out.
+pub(super) fn left_out(name: &str) -> String {
+    format!(
+        "the program whose first use decides its type is left out here (KS0526): declare it, \
+         `var {name} : hash<str(16), u64>(1024)`"
+    )
 }
 
 /// Collects the uses in a statement's own expressions, without those of its blocks.

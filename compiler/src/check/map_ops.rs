@@ -5,6 +5,7 @@ use super::builtin::named_argument;
 use super::count;
 use super::expr::Typed;
 use super::function::Body;
+use super::implied::left_out;
 use super::names::Symbol;
 use super::nested_maps::ElementKey;
 use super::prescan::strip;
@@ -105,9 +106,12 @@ impl Body<'_, '_> {
             None => match &strip(arg).kind {
                 ast::ExprKind::Name(name) if self.lookup(name).is_none() => {
                     let maps = self.checker.names.all(|symbol| matches!(symbol, Symbol::Map(_)));
-                    let diagnostic = Diagnostic::error(301, arg.span, format!("no name `{name}` here"))
-                        .suggest_near(arg.span, "map", name, maps);
-                    self.report(diagnostic);
+                    let error = Diagnostic::error(301, arg.span, format!("no name `{name}` here"));
+                    self.report(if self.checker.is_left_out(name) {
+                        error.help(left_out(name))
+                    } else {
+                        error.suggest_near(arg.span, "map", name, maps)
+                    });
                 }
                 _ => self.report(Diagnostic::error(401, arg.span, "expected the name of a map")),
             },

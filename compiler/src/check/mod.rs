@@ -170,6 +170,8 @@ struct Checker<'a> {
     histograms: BTreeMap<StructId, HistogramScale>,
     /// Whether names without a declaration are maps if they are indexed.
     infers_maps: bool,
+    /// The bodies of programs that are left out.
+    left_out: &'a [ast::Block],
     /// The maps that were inferred.
     implied: HashSet<MapId>,
     /// The structs that were made for keys of several parts.
@@ -228,6 +230,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         sized_by_option: Vec::new(),
         histograms: BTreeMap::from([(known.log2_hist, HistogramScale::Log2)]),
         infers_maps: false,
+        left_out: &program.left_out,
         implied: HashSet::new(),
         key_structs: HashSet::new(),
         own_stacks: stacks::OwnStacks::new(),

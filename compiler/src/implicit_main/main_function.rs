@@ -23,6 +23,7 @@ pub(super) fn functions(
     items: &[Item],
     mut attached: Vec<Attached>,
     called: Vec<Called>,
+    has_programs: bool,
     has_options: bool,
     first: Option<Stmt>,
     end: At,
@@ -57,7 +58,7 @@ pub(super) fn functions(
     let rings = handled_rings(items);
     if !intervals.is_empty() {
         body.extend(wait_with_intervals(&intervals, &rings, at, &args));
-    } else if !attached.is_empty() {
+    } else if has_programs {
         body.push(wait(&rings, at));
     }
     body.push(at.returns(0));
@@ -109,17 +110,11 @@ fn attach(handle: &str, one: &mut Attached) -> Vec<Stmt> {
             vec![at.when(at.binary(BinaryOp::Ne, attached, at.int(0)), vec![at.returns(1)])]
         }
         AttachPoint::Event(fields) => {
-            // What is optional is read by nobody.
-            let unread = if one.optional { "_" } else { "" };
-            let variable = format!("{unread}(event of {})", one.name);
+            let variable = format!("(event of {})", one.name);
             let options = at.structure("perf_options", fields);
             let attached = at.builtin("attach", vec![program, options, at.int(0)]);
-            let opened = at.var(&variable, attached);
-            if one.optional {
-                return vec![opened];
-            }
             let is_null = at.binary(BinaryOp::Eq, at.name(&variable), at.null());
-            vec![opened, at.when(is_null, vec![at.returns(1)])]
+            vec![at.var(&variable, attached), at.when(is_null, vec![at.returns(1)])]
         }
     }
 }

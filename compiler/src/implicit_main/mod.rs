@@ -40,6 +40,7 @@ use crate::resolve::Program;
 use attributes::AttachPoint;
 pub(crate) use build::At;
 use build::DeclarationSpans;
+pub(crate) use options::names;
 
 /// The attributes of functions of userspace in a script without `main`, with their forms and documentation
 /// for editors.
@@ -114,8 +115,6 @@ struct Attached {
     name: String,
     names: DeclarationSpans,
     attach_point: AttachPoint,
-    /// Whether the script goes on without it.
-    optional: bool,
 }
 
 /// A function of userspace that `main` calls.
@@ -160,7 +159,9 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
         return;
     }
     program.infers_maps = true;
-    optional::leave_out(items, &options.kernel, diagnostics);
+    // A script whose programs are all left out waits as it does where the host leaves them out.
+    let has_programs = items.iter().filter_map(function).any(|one| matches!(Role::of(one), Role::Program(_)));
+    program.left_out = optional::leave_out(items, &options.kernel, diagnostics);
     attributes::split_targets(items, &options.kernel, diagnostics);
     let mut taken: HashSet<String> = items.iter().filter_map(declared_name).collect();
     let has_options =
@@ -184,9 +185,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
                 if let Some(error) = rate.filter(|_| !diagnostics.has_errors()) {
                     diagnostics.report(error);
                 }
-                let optional = function.attributes[0].optional;
-                let name = function.name.name.clone();
-                attached.push(Attached { name, names, attach_point, optional });
+                attached.push(Attached { name: function.name.name.clone(), names, attach_point });
             }
             Role::Begin | Role::End | Role::Interval => {
                 called.extend(userspace(function, role, has_options, diagnostics));
@@ -204,7 +203,7 @@ pub fn expand(program: &mut Program, options: &Options, diagnostics: &mut Diagno
     let refreshing = options.refresh.map(|period| main_function::refreshing(period, has_options, at));
     let (refreshed, refresh): (Vec<_>, Vec<_>) = refreshing.into_iter().unzip();
     called.extend(refresh);
-    let mut made = main_function::functions(items, attached, called, has_options, set, end);
+    let mut made = main_function::functions(items, attached, called, has_programs, has_options, set, end);
     made.extend(refreshed);
     items.extend(declared);
     items.extend(made.into_iter().map(|function| {

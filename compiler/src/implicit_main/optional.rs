@@ -5,7 +5,7 @@ use ks_wit::program_kind::ProgramKind;
 
 use super::Role;
 use super::attributes::text;
-use crate::ast::{AstFunction, AttributeArg, ExprKind, Item, ItemKind, StrLit};
+use crate::ast::{AstFunction, AttributeArg, Block, ExprKind, Item, ItemKind, StrLit};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::kernel_types::{KernelLookupError, KernelTypes};
 
@@ -25,24 +25,45 @@ fn is_named(argument: &AttributeArg) -> bool {
 /// Takes that argument out of the attribute.
 pub(super) fn take(function: &mut AstFunction, diagnostics: &mut Diagnostics) {
     let Some(found) = argument(function) else { return };
-    let ExprKind::Bool(optional) = found.value.kind else {
-        let text = "`optional` is `true` or `false`";
-        diagnostics.report(Diagnostic::error(501, found.value.span, text));
-        return;
+    let mut given = function.attributes[0].more.iter().filter(|one| is_named(one));
+    let error = match (&found.value.kind, given.nth(1), Role::of(function)) {
+        (_, Some(again), _) => {
+            let text = format!("`{OPTIONAL}` is given twice");
+            Some(Diagnostic::error(501, again.span(), text).also(found.span(), "first here"))
+        }
+        (_, _, Role::Program(row)) if row.kind == ProgramKind::PerfEvent => {
+            let text = "a program at an event is not optional";
+            Some(Diagnostic::error(501, found.span(), text).help("choose an event that this machine has"))
+        }
+        (ExprKind::Bool(_), ..) => None,
+        _ => Some(Diagnostic::error(501, found.value.span, "`optional` is `true` or `false`")),
     };
+    let is_optional = error.is_none() && matches!(found.value.kind, ExprKind::Bool(true));
+    error.into_iter().for_each(|error| diagnostics.report(error));
     let attribute = &mut function.attributes[0];
-    attribute.optional = optional;
+    attribute.optional = is_optional;
     attribute.more.retain(|one| !is_named(one));
 }
 
-/// Leaves out the targets of optional programs that the kernel lacks, and programs that have no other.
-pub(super) fn leave_out(items: &mut Vec<Item>, kernel: &KernelTypes, diagnostics: &mut Diagnostics) {
+/// Leaves out the targets of optional programs that the kernel lacks, and programs that have no other. Returns the bodies
+/// of these.
+pub(super) fn leave_out(
+    items: &mut Vec<Item>,
+    kernel: &KernelTypes,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Block> {
+    let mut left_out = Vec::new();
     items.retain_mut(|item| match &mut item.kind {
         ItemKind::Function(function) if function.attributes.first().is_some_and(|one| one.optional) => {
-            has_target(function, kernel, diagnostics)
+            let stays = has_target(function, kernel, diagnostics);
+            if !stays {
+                left_out.push(function.body.clone());
+            }
+            stays
         }
         _ => true,
     });
+    left_out
 }
 
 /// Whether a program has a target that the kernel does not lack. The others are removed.

@@ -66,7 +66,7 @@ fn declaration(items: &[Item]) -> Option<At> {
 }
 
 /// Whether a block has a name. One that declares a variable of the name may do so, too.
-pub(super) fn names(block: &Block, name: &str) -> bool {
+pub(crate) fn names(block: &Block, name: &str) -> bool {
     block.stmts.iter().any(|stmt| in_statement(stmt, name))
 }
 

@@ -25,6 +25,8 @@ pub struct Program {
     pub units: Vec<Unit>,
     /// Whether maps that the main file uses without a declaration are inferred: it has no `main`.
     pub infers_maps: bool,
+    /// The bodies of programs that are left out because the kernel lacks their targets.
+    pub left_out: Vec<ast::Block>,
 }
 
 /// The main file or a module, with the headers that it includes.
@@ -96,7 +98,7 @@ pub fn load(
     };
     let main = Opened { name: None, path: base, file, ast: main };
     loader.unit(main);
-    Program { units: loader.units, infers_maps: false }
+    Program { units: loader.units, infers_maps: false, left_out: Vec::new() }
 }
 
 /// A source file that was read.

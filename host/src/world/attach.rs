@@ -123,12 +123,15 @@ impl State {
             _ => Vec::new(),
         };
         let optional = self.object()?.is_optional(&program);
+        let line = self.object()?.first_line(&program);
         let mut link = LinkHandle::default();
         for destination in iter::once(destination).chain(more.into_iter().map(Destination::Tracepoint)) {
             match self.attach_at(&program, destination, cookie) {
                 Ok((attach_point, charge)) => link.keep(attach_point, charge),
                 Err(error) => match error.lack().filter(|_| optional) {
-                    Some(lack) => self.output.warn(&format!("`{program}` is optional, and left out: {lack}")),
+                    Some(lack) => {
+                        self.output.warn(&format!("{line}`{program}` is optional, and left out: {lack}"));
+                    }
                     None => {
                         self.detach_all(&link.ids())?;
                         return Err(error);

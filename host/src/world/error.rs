@@ -48,13 +48,16 @@ impl HostError {
         HostError::Guest(Box::new(failure(ErrorKind::Invalid, None, message)))
     }
 
-    /// Returns the message if this machine lacks what was asked for.
+    /// Returns the message if this machine lacks what was asked for: by an answer of the kernel or a file, not because this
+    /// host cannot look.
     pub(super) fn lack(&self) -> Option<&str> {
         match self {
-            HostError::Guest(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Unsupported) => {
-                Some(&error.message)
-            }
-            _ => None,
+            HostError::Guest(error) => match error.kind {
+                ErrorKind::NotFound => Some(&error.message),
+                ErrorKind::Unsupported if error.errno.is_some() => Some(&error.message),
+                _ => None,
+            },
+            HostError::Trap(_) => None,
         }
     }
 

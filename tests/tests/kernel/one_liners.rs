@@ -615,7 +615,7 @@ fn root_optional_programs_are_left_out_where_their_target_is_missing() {
         @uprobe("/bin/no such program:main", optional: true) { n[2] += 1 }
         @xdp("no such device", optional: true) { n[3] += 1 }
         @cgroup("connect4", "/sys/fs/cgroup/no such group", optional: true) { n[4] += 1 }
-        @perf_event("no_such_pmu/event/", period: 1, optional: true) { n[5] += 1 }"#;
+        @tracepoint("sched/no_such_event", optional: true) { n[5] += 1 }"#;
     let dd = Dd::new();
     let script = script.replace("NAME", &dd.name);
     let mut host = command("ks-host");
@@ -623,15 +623,60 @@ fn root_optional_programs_are_left_out_where_their_target_is_missing() {
     let outcome = finish(&mut host);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "n\nkey  value\n  1     70\n"), "{outcome:#?}");
     let missing =
-        ["no_such_call", "/bin/no such program", "no such device", "no such group", "`no_such_pmu`"];
+        ["no_such_call", "/bin/no such program", "no such device", "no such group", "sched/no_such_event"];
     let unnamed: Vec<_> = missing.iter().filter(|name| !outcome.stderr.contains(**name)).collect();
     assert!(unnamed.is_empty(), "{unnamed:?}: {outcome:#?}");
+    let lines = ["-e:3: `on_main`", "-e:4: `on_xdp`", "-e:5: `on_connect4`"];
+    assert!(lines.iter().all(|line| outcome.stderr.contains(line)), "{outcome:#?}");
     let denied = finish(command("ks-host").args(["-e", &script, "--exec", "true"]));
     assert_eq!((denied.code, denied.stdout.as_str()), (126, ""), "{denied:#?}");
     let checked = finish(command("ks-host").arg("check").arg(dd.folder.write("optional.ks", script)));
     let rows: Vec<Vec<&str>> = checked.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     let expected = "optional attach point uprobe//bin/no such program:main+0 of on_main";
     assert!(checked.code == 0 && rows.iter().any(|row| row.join(" ").starts_with(expected)), "{checked:#?}");
+}
+
+/// The command runs, and the script waits for it, wherever it shows that nothing is there.
+#[test]
+fn root_a_script_whose_programs_are_all_left_out_runs_its_command() {
+    for attribute in ["@raw_tracepoint(\"no_such_event\"", "@uprobe(\"/bin/no such program:main\""] {
+        let outcome =
+            observed(&format!("{attribute}, optional: true) {{ n[1] += 1 }}"), &["echo", "it runs"]);
+        assert!(outcome.stdout.starts_with("it runs\n"), "{attribute}: {outcome:#?}");
+    }
+}
+
+/// A user who may not read the kernel's memory passes an address of it.
+#[test]
+fn root_no_process_shows_the_kernels_memory() {
+    let source = "#include <fcntl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n
+        int main(void) {
+            const char *of_kernel = (const char *)0xffffffff81000000;
+            syscall(SYS_openat, AT_FDCWD, of_kernel, 0);
+            syscall(SYS_newfstatat, AT_FDCWD, of_kernel, 0, 0);
+            return 0;
+        }";
+    let folder = Folder::new();
+    let program = folder.path(format!("kp{}", std::process::id()));
+    let file = folder.write("pointer.c", source);
+    let built = finish(Command::new("cc").arg("-o").arg(&program).arg(file));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let (path, name) =
+        (program.display().to_string(), program.file_name().expect("a name").to_string_lossy());
+    let shown = observed(
+        &format!(
+            r#"@syscall_enter("openat") {{
+                if (comm() == "{name}" && filename as u64 as i64 < 0) {{ print("[%s]", filename) }}
+            }}"#
+        ),
+        &[&path],
+    );
+    assert_eq!(shown.stdout, "[]\n", "{shown:#?}");
+    for tool in ["opensnoop", "statsnoop"] {
+        let ran = finish(command("ks-host").args(["tool", tool, "--failed", "--exec", &path]));
+        let rows: Vec<&str> = ran.stdout.lines().filter(|line| line.contains(&*name)).collect();
+        assert!(rows.iter().any(|row| row.trim_end().ends_with("EFAULT")), "{tool}: {ran:#?}");
+    }
 }
 
 #[test]

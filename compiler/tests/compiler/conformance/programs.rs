@@ -320,6 +320,8 @@ fn lf_154_optional_programs_are_left_out_where_the_kernel_lacks_their_target() {
         assert!(!warns_with_kernel(program(present), "KS0526"), "{present}");
     }
     refuses(program("@tracepoint(\"sched/sched_switch\", optional: 1)"), "KS0501");
+    refuses(program("@tracepoint(\"sched/sched_switch\", optional: true, optional: true)"), "KS0501");
+    refuses(program("@perf_event(\"cycles\", period: 1, optional: true)"), "KS0501");
     let named = "fn p(ctx: *trace_event_raw_sched_switch) -> i32 { return 0 }";
     let optional = format!("@tracepoint(\"sched/sched_switch\", optional: true)\n{named}");
     accepts(format!("{optional}\n@profile(99) {{ n[cpu()] += 1 }}"));

@@ -13,7 +13,7 @@
 //! | LF-151 | ✓ `@column("heading", "unit")` before a field, a map or a variable; ✗ before structs (KS0626), ✗ units of texts |
 //! | LF-152 | ✓ `if (var s = str(p))`, `s == null` and `str(p) != null` ask whether text can be read, so for `buf`; ✗ in userspace |
 //! | LF-153 | ✓ `percpu extern name: type` reads the value of the running CPU, `per_cpu_ptr(name, n)` points to that of another; ✗ variables without one (KS0525), ✗ in userspace |
-//! | LF-154 | ✓ `optional: true` in an attribute leaves a program out at targets that the kernel lacks (KS0526); ✗ other values (KS0501), ✗ with `main` (KS0523) |
+//! | LF-154 | ✓ `optional: true` in an attribute leaves a program out at targets that the kernel lacks (KS0526); ✗ other values, ✗ twice, ✗ of events (KS0501), ✗ with `main` (KS0523) |
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -46,6 +46,7 @@ use super::sys;
 use crate::host_bytes::HostBytes;
 use crate::policy::{self, Admitted, Class, ObjectError, Policy, Readmission};
 use crate::probed::Convention;
+use crate::text::{MOST_BYTES, visible};
 
 /// Upper limit of load attempts while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
@@ -310,6 +311,12 @@ impl Object {
         let found = self.model().program(program);
         let targets = found.into_iter().flat_map(|(_, one)| one.targets().skip(1));
         targets.map(|target| target.to_string()).collect()
+    }
+
+    /// Returns where the source of a program begins, `FILE:LINE: `, as far as the object says it. Does not load anything.
+    pub fn first_line(&self, program: &str) -> String {
+        let found = self.model().program(program).and_then(|(_, one)| one.body.lines.first());
+        found.map(|line| format!("{}:{}: ", visible(&line.file, MOST_BYTES), line.line)).unwrap_or_default()
     }
 
     /// Returns whether a program is left out at targets that the kernel lacks. Does not load anything.
