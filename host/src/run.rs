@@ -729,8 +729,14 @@ fn instantiate(
     misfit: &Misfit,
 ) -> Result<Instance<State>, Outcome> {
     let limits = Limits::of(&options.policy);
-    let state = state(asked, options, functions, confine, None)?;
-    linked.wait().map_err(|error| misfit.keep(error))?.instantiate(state, &limits)
+    let mut state = state(asked, options, functions, confine, None)?;
+    match linked.wait() {
+        Ok(prepared) => prepared.instantiate(state, &limits),
+        Err(error) => {
+            state.forget_command();
+            Err(misfit.keep(error))
+        }
+    }
 }
 
 /// What a run has in processes of its own.

@@ -14,6 +14,8 @@ use crate::probed::ProbePointError;
 pub const OPEN_GROUP: &str = "open(cgroup)";
 /// [`BpfError::Kernel::call`] of creating a packet socket.
 pub const PACKET_SOCKET: &str = "socket(AF_PACKET)";
+/// [`BpfError::Kernel::call`] of putting a probe.
+pub const OPEN_PROBE: &str = "perf_event_open";
 /// [`BpfError::Kernel::call`] of looking for the kernel's probes of functions.
 pub const FIND_PROBES: &str = "read(/sys/bus/event_source/devices)";
 /// [`BpfError::Kernel::call`] of writing an entry of a map.

@@ -44,7 +44,7 @@ pub use attach::{
 };
 pub use cursor::{Cursor, CursorContent};
 pub use error::{BpfError, Lack, LoadError};
-pub(crate) use error::{FIND_PROBES, OPEN_GROUP, PACKET_SOCKET, UPDATE_ENTRY};
+pub(crate) use error::{FIND_PROBES, OPEN_GROUP, OPEN_PROBE, PACKET_SOCKET, UPDATE_ENTRY};
 pub use globals::Variable;
 pub use kernel_types::{PATH as KERNEL_TYPES, were_read as kernel_types_were_read};
 pub(crate) use kernel_types::{offer as offer_types, running as running_types};

@@ -8,7 +8,9 @@ use ks_wit::kfunc;
 use nix::errno::Errno;
 
 use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered, unprobed};
-use crate::bpf::{BpfError, FIND_PROBES, Lack, LoadError, OPEN_GROUP, Occupant, PACKET_SOCKET, UPDATE_ENTRY};
+use crate::bpf::{
+    BpfError, FIND_PROBES, Lack, LoadError, OPEN_GROUP, OPEN_PROBE, Occupant, PACKET_SOCKET, UPDATE_ENTRY,
+};
 use crate::text::visible;
 use crate::tracefs;
 
@@ -311,6 +313,12 @@ fn explain_call(call: &str, errno: Errno) -> Explanation {
             FailureKind::NotPermitted,
             "ks-host does not have CAP_NET_RAW, which the kernel asks for sockets of packets",
             "run it as root, or: setcap cap_bpf,cap_perfmon,cap_net_raw+ep ks-host",
+        ),
+        // Source: kernel/events/core.c, `perf_uprobe_event_init`, v6.18.
+        (OPEN_PROBE, Errno::EACCES) if has(Capability::Perfmon) && !has(Capability::SysAdmin) => because(
+            FailureKind::NotPermitted,
+            "ks-host does not have CAP_SYS_ADMIN, which newer kernels ask for probes",
+            "run it as root, or: setcap cap_sys_admin+ep ks-host",
         ),
         (FIND_PROBES, Errno::EOPNOTSUPP) => because(
             FailureKind::Unsupported,

@@ -115,6 +115,11 @@ enum ObjectSlot {
 }
 
 impl State {
+    /// Ends the command that waits for the plugin, which does not run for a reason that is said.
+    pub(crate) fn forget_command(&mut self) {
+        self.command = None;
+    }
+
     /// Creates the state of a plugin before its run.
     ///
     /// `object` is the BPF object for this machine, or why it is rejected; `command` is the command that the
