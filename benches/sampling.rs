@@ -21,6 +21,9 @@ use nix::unistd::Pid;
 /// Repetitions of a measurement; a test runs one.
 const REPETITIONS: usize = 9;
 
+/// Samples a second; a test takes the first.
+const FREQUENCIES: [u32; 2] = [99, 999];
+
 /// Iterations of the busy loop: some tenths of a second.
 const ITERATIONS: u64 = 200_000_000;
 
@@ -34,13 +37,14 @@ struct Row {
 }
 
 fn main() -> Result<()> {
-    let repetitions = if record::is_measured() { REPETITIONS } else { 1 };
+    let (repetitions, frequencies) =
+        if record::is_measured() { (REPETITIONS, &FREQUENCIES[..]) } else { (1, &FREQUENCIES[..1]) };
     let mut records = Vec::new();
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     println!("machine: {}\n", Machine::here());
     println!("{:<28} {:>12} {:>10}", "a busy loop beside", "median", "more than");
     println!("{:<28} {:>12} {:>10}", "", "", "alone");
-    for row in rows(folder.path())? {
+    for row in rows(folder.path(), frequencies)? {
         let mut measured = Vec::new();
         for _ in 0..repetitions {
             let alone = busy();
@@ -67,7 +71,7 @@ fn main() -> Result<()> {
     record::leave("sampling", &records)
 }
 
-fn rows(folder: &Path) -> Result<Vec<Row>> {
+fn rows(folder: &Path, frequencies: &[u32]) -> Result<Vec<Row>> {
     let host = commands::path("ks-host")?.display().to_string();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/perf/profile.ks");
     let script = script.display().to_string();
@@ -78,7 +82,7 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     let arguments =
         |arguments: &[&str]| arguments.iter().map(|argument| (*argument).to_owned()).collect::<Vec<_>>();
     let mut rows = vec![Row { name: "nothing".into(), arguments: arguments(&["sleep", "60"]) }];
-    for freq in [99, 999] {
+    for freq in frequencies.iter().copied() {
         let of_script = format!("--freq={freq}");
         rows.push(row("ks-host", freq, arguments(&[&host, "--stacks", &folded, &script, "--", &of_script])));
         let of_perf = freq.to_string();
