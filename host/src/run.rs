@@ -2,6 +2,7 @@
 
 mod display_needs;
 mod linked;
+mod worker_form;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,7 +20,7 @@ use crate::apart::Apart;
 use crate::bpf::loader::StartingLoader;
 use crate::bpf::{self, Object, ObjectFile};
 use crate::command::{CommandLine, StartingCommand};
-use crate::confine::{self, Confinement, FileOfOne, Outputs, RunNeeds};
+use crate::confine::{Confinement, FileOfOne, Outputs, RunNeeds};
 use crate::display::{EnumNames, TimeZone};
 use crate::naming::Naming;
 use crate::options::RunOptions;
@@ -28,13 +29,12 @@ use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, Instance, Interrupt, Limits, Outcome, Plugin, PluginError,
     Signer, Watch,
 };
-use crate::policy::{Admitted, ObjectSet, PluginObject, Request};
-use crate::processes::Grandchild;
-use crate::processes::zygote::Forked;
+use crate::policy::{Admitted, ObjectSet, Request};
 use crate::worker::{self, Export, ExportCall, NoWorker, RemoteMemory, Worker, WorkerProgram};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 use display_needs::DisplayNeeds;
 use linked::{Link, Linked, Misfit};
+use worker_form::{Loader, WorkerForm};
 
 /// Adds functions to what a host offers to plugins.
 pub type Offer = fn(&mut Linker<State>) -> wasmtime::Result<()>;
@@ -190,11 +190,11 @@ impl Host {
 
     fn begin_here(&self, plugin: &Plugin) -> Result<(Form, CodeOrigin), PluginError> {
         let cache = self.cache.as_ref();
-        let Some(functions) = plugin.functions().filter(|_| self.engine.compiles_apart(cache)) else {
+        if !self.engine.compiles_apart(cache) {
             return self.prepare_here(plugin);
-        };
+        }
+        let Some(functions) = plugin.functions().map(Arc::new) else { return self.prepare_here(plugin) };
         let (code, origin) = self.engine.trusted_code(plugin, cache, false)?;
-        let functions = Arc::new(functions.clone());
         let linked = Linked::beside(self.link(plugin), code, Arc::clone(&functions));
         Ok((Form::Here { linked: Arc::new(linked), functions }, origin))
     }
@@ -257,46 +257,6 @@ enum Form {
     },
     /// In a process of its own.
     Apart(WorkerForm),
-}
-
-/// What starts the processes of a plugin.
-struct WorkerForm {
-    program: WorkerProgram,
-    code: worker::PluginCode,
-    lists_tests: bool,
-    /// The process that has shown that the code fits; the first run takes it.
-    ready: Mutex<Option<Worker>>,
-    /// The process that will load its object; the first run takes it.
-    loader: Mutex<Option<Loader>>,
-}
-
-impl WorkerForm {
-    /// Returns a worker that has loaded the code.
-    fn worker(&self) -> Result<Worker, PluginError> {
-        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ready.map_or_else(|| Worker::start(&self.program, &self.code).map_err(PluginError::from), Ok)
-    }
-
-    /// Returns a process that will load an object, confined or not.
-    fn loader(&self, object: &PluginObject, confine: bool) -> io::Result<Loader> {
-        let ready = self.loader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ready.filter(|_| confine).map_or_else(|| Loader::start(&self.program, object, confine), Ok)
-    }
-}
-
-/// A process that loads an object, and drops its other rights meanwhile.
-struct Loader {
-    /// Ended when this is dropped.
-    process: Grandchild,
-    starting: StartingLoader,
-}
-
-impl Loader {
-    fn start(program: &WorkerProgram, object: &PluginObject, confine: bool) -> io::Result<Loader> {
-        let Forked { process, socket } = program.start_loader()?;
-        let starting = StartingLoader::of(socket, confine::loader_rights(object, confine))?;
-        Ok(Loader { process, starting })
-    }
 }
 
 /// What is called of a plugin.

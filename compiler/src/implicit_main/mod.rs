@@ -290,7 +290,7 @@ fn report_main(items: &[Item], diagnostics: &mut Diagnostics) {
             (attribute.span, what, "write `fn name(..)` behind the attribute: `load` takes the name")
         } else if let Some(argument) = optional::argument(function) {
             let what = format!("`{}:` belongs to a script without `main`", optional::OPTIONAL);
-            (argument.span(), what, "see in `main` whether `attach` gives 0")
+            (argument.span(), what, "compare in `main` what `attach` returns with 0")
         } else {
             continue;
         };

@@ -15,7 +15,7 @@ use ks_wit::section::{self, Arch, BpfRecord, SectionError};
 use serde::Deserialize;
 use wasmparser::{Encoding, Parser, Payload};
 
-use super::imported_functions::ImportedFunctions;
+use super::imported_functions;
 use super::instances::Instances;
 use super::memory;
 use super::signature::{self, Signature, Signer};
@@ -46,7 +46,6 @@ pub struct Plugin {
     objects: Vec<BpfRecord>,
     manifests: Vec<Manifest>,
     imports: Vec<String>,
-    functions: Option<BTreeSet<String>>,
     lines: Vec<Lines>,
     shared_bytes: Option<usize>,
     signatures: Vec<Signature>,
@@ -166,9 +165,9 @@ impl Plugin {
         }
         let mut found = Sections::default();
         found.collect(&bytes)?;
-        let Sections { objects, manifests, imports, functions, lines, shares, signatures, .. } = found;
+        let Sections { objects, manifests, imports, lines, shares, signatures, .. } = found;
         let shared_bytes = if shares { memory::declared(&bytes)? } else { None };
-        Ok(Plugin { bytes, objects, manifests, imports, functions, lines, shared_bytes, signatures })
+        Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes, signatures })
     }
 
     /// The bytes of the whole file.
@@ -217,8 +216,8 @@ impl Plugin {
 
     /// The functions of the contract that the component imports, as `perf.[static]event.named`, by the types in its file;
     /// none if those do not tell.
-    pub(crate) fn functions(&self) -> Option<&BTreeSet<String>> {
-        self.functions.as_ref()
+    pub(crate) fn functions(&self) -> Option<BTreeSet<String>> {
+        imported_functions::of(&self.bytes).ok().flatten()
     }
 
     /// The tests in the plugin, in source order.
@@ -279,7 +278,6 @@ struct Sections {
     objects: Vec<BpfRecord>,
     manifests: Vec<Manifest>,
     imports: Vec<String>,
-    functions: Option<BTreeSet<String>>,
     lines: Vec<Lines>,
     signatures: Vec<Signature>,
     /// Whether a memory is declared to be shared.
@@ -297,11 +295,9 @@ impl Sections {
         // siblings.
         let mut depth = 0_usize;
         let mut instances = Instances::default();
-        let mut functions = ImportedFunctions::default();
         for payload in Parser::new(0).parse_all(bytes) {
             let payload = payload.map_err(malformed)?;
             instances.read(&payload)?;
-            functions.read(&payload)?;
             match payload {
                 Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                     return Err(PluginError::CoreModule);
@@ -330,7 +326,6 @@ impl Sections {
                 _ => {}
             }
         }
-        self.functions = functions.found();
         Ok(())
     }
 

@@ -3,18 +3,34 @@
 use std::collections::{BTreeSet, HashMap};
 
 use wasmparser::{
-    ComponentAlias, ComponentExternalKind, ComponentOuterAliasKind, ComponentType, ComponentTypeRef,
-    Encoding, InstanceTypeDeclaration, Payload,
+    BinaryReaderError, ComponentAlias, ComponentExternalKind, ComponentOuterAliasKind, ComponentType,
+    ComponentTypeRef, InstanceTypeDeclaration, Parser, Payload,
 };
 
 use super::engine::interface_name;
-use super::file::{PluginError, malformed};
+
+/// Returns the functions of the contract that a component imports, as `perf.[static]event.named`; none if its types do not
+/// tell.
+///
+/// # Errors
+/// The component is malformed.
+pub(super) fn of(component: &[u8]) -> Result<Option<BTreeSet<String>>, BinaryReaderError> {
+    let mut found = ImportedFunctions::default();
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(component) {
+        match payload? {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            payload if depth == 1 => found.read(payload)?,
+            _ => {}
+        }
+    }
+    Ok((!found.is_unknown).then_some(found.functions))
+}
 
 /// The types of the outermost component while its sections are read in order, and the functions of what it imports.
 #[derive(Default)]
-pub(super) struct ImportedFunctions {
-    /// Components and modules that are being read.
-    depth: usize,
+struct ImportedFunctions {
     /// How many types there are.
     types: u32,
     /// The names that each instance type exports.
@@ -25,43 +41,33 @@ pub(super) struct ImportedFunctions {
 }
 
 impl ImportedFunctions {
-    /// Reads a section.
+    /// Reads a section of the outermost component.
     ///
     /// Source: component-model, design/mvp/Binary.md (what adds to the index space of types).
-    ///
-    /// # Errors
-    /// [`PluginError::Malformed`].
-    pub(super) fn read(&mut self, payload: &Payload<'_>) -> Result<(), PluginError> {
+    fn read(&mut self, payload: Payload<'_>) -> Result<(), BinaryReaderError> {
         match payload {
-            Payload::Version { encoding, .. } => {
-                self.depth += 1;
-                self.is_unknown |= self.depth == 1 && *encoding == Encoding::Module;
-            }
-            Payload::End(_) => self.depth = self.depth.saturating_sub(1),
-            _ if self.depth != 1 => {}
             Payload::ComponentTypeSection(section) => {
-                for ty in section.clone() {
-                    if let ComponentType::Instance(declared) = ty.map_err(malformed)? {
+                for ty in section {
+                    if let ComponentType::Instance(declared) = ty? {
                         self.instances.insert(self.types, exported(&declared));
                     }
                     self.types += 1;
                 }
             }
             Payload::ComponentAliasSection(section) => {
-                for alias in section.clone() {
-                    self.types += u32::from(is_type(&alias.map_err(malformed)?));
+                for alias in section {
+                    self.types += u32::from(is_type(&alias?));
                 }
             }
             Payload::ComponentImportSection(section) => {
-                for import in section.clone() {
-                    let import = import.map_err(malformed)?;
+                for import in section {
+                    let import = import?;
                     self.import(import.name.name, import.ty);
                 }
             }
             Payload::ComponentExportSection(section) => {
-                for export in section.clone() {
-                    let kind = export.map_err(malformed)?.kind;
-                    self.types += u32::from(kind == ComponentExternalKind::Type);
+                for export in section {
+                    self.types += u32::from(export?.kind == ComponentExternalKind::Type);
                 }
             }
             _ => {}
@@ -81,11 +87,6 @@ impl ImportedFunctions {
             },
             _ => {}
         }
-    }
-
-    /// Returns the functions of the contract, as `perf.[static]event.named`; none if the types do not tell.
-    pub(super) fn found(self) -> Option<BTreeSet<String>> {
-        (!self.is_unknown).then_some(self.functions)
     }
 }
 

@@ -52,7 +52,7 @@ impl Link {
     }
 }
 
-/// What a thread that links code gives.
+/// The result of a thread that links code.
 type Linking = Result<Prepared<State>, PluginError>;
 
 /// A plugin whose code is linked, or is being linked by a thread.

@@ -122,24 +122,30 @@ impl State {
             Destination::Own => self.object()?.more_targets(&program),
             _ => Vec::new(),
         };
-        let optional = self.object()?.is_optional(&program);
-        let line = self.object()?.first_line(&program);
         let mut link = LinkHandle::default();
         for destination in iter::once(destination).chain(more.into_iter().map(Destination::Tracepoint)) {
             match self.attach_at(&program, destination, cookie) {
                 Ok((attach_point, charge)) => link.keep(attach_point, charge),
-                Err(error) => match error.lack().filter(|_| optional) {
-                    Some(lack) => {
-                        self.output.warn(&format!("{line}`{program}` is optional, and left out: {lack}"));
-                    }
-                    None => {
-                        self.detach_all(&link.ids())?;
-                        return Err(error);
-                    }
-                },
+                Err(error) if self.leaves_out(&program, &error)? => {}
+                Err(error) => {
+                    self.detach_all(&link.ids())?;
+                    return Err(error);
+                }
             }
         }
         self.give_link(link)
+    }
+
+    /// Whether a program is left out because of this error, which is said: it is optional, and the machine lacks the target.
+    fn leaves_out(&mut self, program: &str, error: &HostError) -> Result<bool, HostError> {
+        let Some(lack) = error.lack() else { return Ok(false) };
+        let object = self.object()?;
+        if !object.is_optional(program) {
+            return Ok(false);
+        }
+        let line = object.first_line(program);
+        self.output.warn(&format!("{line}`{program}` is optional, and left out: {lack}"));
+        Ok(true)
     }
 
     /// Attaches a program at one destination. Returns the id of the attachment, and the charge for it.

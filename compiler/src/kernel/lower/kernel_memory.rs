@@ -111,10 +111,13 @@ impl Lowerer<'_> {
     /// the process: one of the kernel's would show what the process may not read.
     pub(super) fn source_of(&self, address: &Expr) -> Source {
         let function = self.active.source;
-        let is_of_process = matches!(
-            function.kind,
-            FunctionKind::Program(ProgramKind::SyscallEnter | ProgramKind::Uprobe | ProgramKind::Uretprobe)
-        );
+        let is_of_process = function.system_call.is_some()
+            || matches!(
+                function.kind,
+                FunctionKind::Program(
+                    ProgramKind::SyscallEnter | ProgramKind::Uprobe | ProgramKind::Uretprobe
+                )
+            );
         let mut address = address;
         while let ExprKind::Convert(operand) = &address.kind {
             address = operand;

@@ -24,15 +24,20 @@ pub struct Program {
 impl Program {
     /// Returns its attach points, that of its section first.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
-        let notes = self.body.notes.iter().filter(|note| note.param.is_none());
-        iter::once(self.section.target.clone()).chain(notes.filter_map(|note| note.attribute.also_target()))
+        let also = self.attributes().filter_map(Attribute::also_target);
+        iter::once(self.section.target.clone()).chain(also)
     }
 
     /// Returns whether the program is left out at targets that the kernel lacks.
     #[must_use]
     pub fn is_optional(&self) -> bool {
-        let mut notes = self.body.notes.iter().filter(|note| note.param.is_none());
-        notes.any(|note| note.attribute.as_str() == OPTIONAL)
+        self.attributes().any(|attribute| attribute.as_str() == OPTIONAL)
+    }
+
+    /// Its own attributes, without those of parameters.
+    fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+        let own = self.body.notes.iter().filter(|note| note.param.is_none());
+        own.map(|note| &note.attribute)
     }
 }
 
