@@ -1,7 +1,8 @@
-//! The list of the tools inside the command `ks-host`, and its linker options. It is linked statically, but for an address that differs at each start, where
-//! the libraries are there for that: loading four shared ones takes a tenth of a start. Relative relocations are packed
-//! as a bit map (`DT_RELR`), which takes a hundredth of the usual table: there are 50,000 of them, and every start applies
-//! all.
+//! The list of the tools inside the command `ks-host`, and its linker options. It is linked statically, but for an address
+//! that differs at each start, where the libraries are there for that: loading four shared ones takes a tenth of a start.
+//! Relative relocations are packed as a bit map (`DT_RELR`), which takes a hundredth of the usual table: there are 50,000 of
+//! them, and every start applies all. On x86-64 the command then begins with lines of its own (`src/bin/ks-host/sys.rs`),
+//! which make the pages of these addresses at once.
 //!
 //! Whether both work is tried, with a program that needs all of what the command links: distributions have `libelf.a` with
 //! other needs, and a C library that does not know `DT_RELR` (glibc before 2.36) leaves it to the loader.
@@ -24,6 +25,7 @@ const LIBRARIES: [&str; 4] = ["-Wl,--whole-archive", "-lelf", "-Wl,--no-whole-ar
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(own_start)");
     list_tools();
     println!("cargo::rerun-if-changed=../compiler/build/static_libraries.rs");
     // A program for another machine cannot be tried, and may meet another C library.
@@ -40,6 +42,10 @@ fn main() {
         argument("-static-pie");
         LAST_ARGUMENTS.into_iter().for_each(argument);
         argument(PACKED);
+        if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|machine| machine == "x86_64") {
+            println!("cargo::rustc-cfg=own_start");
+            argument("-Wl,-e,ks_host_start");
+        }
     } else if works(&out, &["-pie", "-lelf", "-lz"]) {
         argument(PACKED);
     }

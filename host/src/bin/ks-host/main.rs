@@ -27,6 +27,8 @@ mod shell;
 mod sign;
 mod signals;
 mod stacks;
+#[cfg(own_start)]
+mod sys;
 mod test;
 mod tools;
 mod trace;
