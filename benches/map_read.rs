@@ -11,7 +11,7 @@
 //! counts)` in a script compared with a native batch lookup of all entries in one system call.
 //!
 //! A third group compares what a plugin does by calls of the host in a process of its own (`process`) and on a thread of
-//! the host (`thread`): lookups in a hash map and updates of it, and the walk over one.
+//! the host (`thread`), in turns: lookups in a hash map and updates of it, and the walk over one.
 //!
 //! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not
 //! measured.
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
         array.look_up(iterations)?.check_calls(iterations)
     });
     iterate(&mut criterion, &mut report)?;
-    access(&mut criterion, &mut report)?;
+    access(&mut report)?;
     criterion.final_summary();
     println!("\nmachine: {}\n\n{report}", Machine::here());
     report.leave("map_read")
@@ -75,21 +75,25 @@ fn iterate(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Measures calls of the host on maps, in both forms of isolation.
-fn access(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
-    for (form, isolation) in [("thread", Isolation::Thread), ("process", Isolation::Process)] {
-        let access = Subject::of_script_in(isolation, "map_access.ks", include_str!("map_access.ks"))?;
-        for (what, updates) in [("lookup", false), ("update", true)] {
-            report.bench(criterion, &format!("map/{what}/{form}"), |iterations| {
-                let arguments = [format!("--iterations={iterations}"), format!("--updates={updates}")];
-                access.run(&arguments)?.check_calls(iterations)
-            });
-        }
-        let iteration =
-            Subject::of_script_in(isolation, "map_iteration.ks", include_str!("map_iteration.ks"))?;
-        report.bench(criterion, &format!("map/walk/{form}"), |iterations| {
-            iteration.run(&[format!("--iterations={iterations}")])?.check_calls(iterations)
-        });
+/// Measures calls of the host on maps, on a thread and in a process in turns.
+fn access(report: &mut Report) -> Result<()> {
+    let in_both = |name, text| {
+        anyhow::Ok([
+            Subject::of_script_in(Isolation::Thread, name, text)?,
+            Subject::of_script_in(Isolation::Process, name, text)?,
+        ])
+    };
+    let access = in_both("map_access.ks", include_str!("map_access.ks"))?;
+    let iteration = in_both("map_iteration.ks", include_str!("map_iteration.ks"))?;
+    for (what, subjects, more) in [
+        ("lookup", &access, Some("--updates=false")),
+        ("update", &access, Some("--updates=true")),
+        ("walk", &iteration, None),
+    ] {
+        report.bench_in_turns(&format!("map/{what}"), ["thread", "process"], |form, iterations| {
+            let arguments = [format!("--iterations={iterations}")].into_iter().chain(more.map(str::to_owned));
+            subjects[form].run(&arguments.collect::<Vec<_>>())?.check_calls(iterations)
+        })?;
     }
     Ok(())
 }

@@ -13,6 +13,9 @@ use crate::record::{self, Record};
 const BASELINE: &str = "native";
 /// Minimum of iterations for a figure; when a test runs each bench once, there are fewer.
 const MIN_ITERATIONS: u64 = 1000;
+/// Rounds of two forms that are measured in turns, and how long one of a round takes.
+const ROUNDS: usize = 100;
+const ROUND: Duration = Duration::from_millis(20);
 
 /// All measurements of this run, in the order of the benches.
 #[derive(Debug, Default)]
@@ -24,12 +27,21 @@ pub struct Report {
 struct Row {
     name: String,
     samples: Vec<Sample>,
+    /// The ratio to the form that it was measured in turns with.
+    beside: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     iterations: u64,
     elapsed: Duration,
+}
+
+impl Sample {
+    /// Returns the nanoseconds of an iteration.
+    fn per_iteration(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 / self.iterations as f64
+    }
 }
 
 /// Returns criterion's settings: how long it measures each read path.
@@ -61,7 +73,43 @@ impl Report {
                 elapsed
             });
         });
-        self.rows.push(Row { name: name.into(), samples });
+        self.rows.push(Row { name: name.into(), samples, beside: None });
+    }
+
+    /// Measures two forms of one case in turns; `loop_for` takes the index of the form and a number of iterations. The
+    /// second form's ratio is the median over the rounds: what disturbs the machine for longer than a round disturbs both.
+    ///
+    /// # Errors
+    /// Those of the loops.
+    pub fn bench_in_turns(
+        &mut self,
+        case: &str,
+        forms: [&str; 2],
+        mut loop_for: impl FnMut(usize, u64) -> Result<Duration>,
+    ) -> Result<()> {
+        let mut measure =
+            |form, iterations| anyhow::Ok(Sample { iterations, elapsed: loop_for(form, iterations)? });
+        let (rounds, iterations) = if record::is_measured() {
+            let first = measure(0, MIN_ITERATIONS)?;
+            (ROUNDS, (ROUND.as_nanos() as f64 / first.per_iteration()) as u64 + 1)
+        } else {
+            (1, 1)
+        };
+        let mut samples = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for (form, samples) in samples.iter_mut().enumerate() {
+                samples.push(measure(form, iterations)?);
+            }
+        }
+        let [one, other] = &samples;
+        let mut ratios: Vec<f64> =
+            one.iter().zip(other).map(|(one, other)| other.per_iteration() / one.per_iteration()).collect();
+        ratios.sort_by(f64::total_cmp);
+        let beside = [None, Some(ratios[rounds / 2])];
+        for ((form, samples), beside) in forms.into_iter().zip(samples).zip(beside) {
+            self.rows.push(Row { name: format!("{case}/{form}"), samples, beside });
+        }
+        Ok(())
     }
 
     /// Writes the medians for the summary.
@@ -83,15 +131,14 @@ impl Row {
         if all < MIN_ITERATIONS {
             return None;
         }
-        let per_iteration = |sample: &Sample| sample.elapsed.as_nanos() as f64 / sample.iterations as f64;
         let mut sorted: Vec<_> = self.samples.iter().filter(|sample| sample.iterations > 0).collect();
-        sorted.sort_by(|one, other| per_iteration(one).total_cmp(&per_iteration(other)));
+        sorted.sort_by(|one, other| one.per_iteration().total_cmp(&other.per_iteration()));
         let mut passed = 0;
         let middle = sorted.into_iter().find(|sample| {
             passed += sample.iterations;
             passed >= all.div_ceil(2)
         });
-        middle.map(per_iteration)
+        middle.map(Sample::per_iteration)
     }
 
     /// Returns the name without the implementation.
@@ -116,11 +163,12 @@ impl fmt::Display for Report {
             write!(f, "\n{:<width$} {per_iteration:>10.1}", row.name)?;
             let baseline =
                 figures.iter().find(|(other, _)| other.is_baseline() && other.case() == row.case());
-            match baseline {
-                Some((_, native)) => {
+            match (row.beside, baseline) {
+                (Some(ratio), _) => write!(f, " {ratio:>10.2} {:>10}", "-")?,
+                (None, Some((_, native))) => {
                     write!(f, " {:>10.2} {:>10.1}", per_iteration / native, per_iteration - native)?
                 }
-                None => write!(f, " {:>10} {:>10}", "-", "-")?,
+                (None, None) => write!(f, " {:>10} {:>10}", "-", "-")?,
             }
         }
         Ok(())
@@ -134,7 +182,21 @@ mod tests {
     fn row(name: &str, samples: &[(u64, u64)]) -> Row {
         let sample =
             |&(iterations, nanos): &(u64, u64)| Sample { iterations, elapsed: Duration::from_nanos(nanos) };
-        Row { name: name.into(), samples: samples.iter().map(sample).collect() }
+        Row { name: name.into(), samples: samples.iter().map(sample).collect(), beside: None }
+    }
+
+    #[test]
+    fn two_forms_are_measured_in_turns() {
+        let mut report = Report::default();
+        let mut order = Vec::new();
+        let loop_for = |form, iterations| {
+            order.push(form);
+            Ok(Duration::from_nanos(iterations * [200, 150][form]))
+        };
+        report.bench_in_turns("map/lookup", ["thread", "process"], loop_for).expect("no loop fails");
+        assert_eq!(order, [0, 1]);
+        let rows: Vec<_> = report.rows.iter().map(|row| (row.name.as_str(), row.beside)).collect();
+        assert_eq!(rows, [("map/lookup/thread", None), ("map/lookup/process", Some(0.75))]);
     }
 
     #[test]
@@ -154,16 +216,18 @@ mod tests {
                 row("read/4/native", &[(1000, 250_000)]),
                 row("read/4/plugin", &[(1000, 325_000)]),
                 row("call/plugin", &[(1000, 20_000)]),
+                Row { beside: Some(0.9), ..row("call/process", &[(1000, 19_000)]) },
                 row("not/run", &[]),
             ],
         };
         let text = report.to_string();
         let cells: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(cells.len(), 6, "{text}");
+        assert_eq!(cells.len(), 7, "{text}");
         assert_eq!(cells[1], ["read/1/native", "200.0", "1.00", "0.0"]);
         assert_eq!(cells[2], ["read/1/plugin", "300.0", "1.50", "100.0"]);
         assert_eq!(cells[4], ["read/4/plugin", "325.0", "1.30", "75.0"]);
         assert_eq!(cells[5], ["call/plugin", "20.0", "-", "-"]);
+        assert_eq!(cells[6], ["call/process", "19.0", "0.90", "-"], "in turns with another");
         let lengths: Vec<usize> = text.lines().map(str::len).collect();
         assert!(lengths.iter().all(|length| *length == lengths[0]), "aligned:\n{text}");
     }
