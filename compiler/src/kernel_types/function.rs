@@ -94,9 +94,17 @@ impl KernelTypes {
     #[must_use]
     pub fn has_syscall(&self, name: &str) -> bool {
         match self.btf() {
-            Some(btf) => syscall_target(btf, name).is_some(),
+            Some(btf) => syscall_target(btf, name).is_some() && self.newer_syscall(name).is_none(),
             None => bundled::syscall(name).is_some(),
         }
+    }
+
+    /// Returns the name by which the kernel knows a system call that it has in two versions: `newstat`. No program of
+    /// 64 bits can call the one without `new` (arch/x86/entry/syscalls/syscall_64.tbl, include/linux/syscalls.h), which has
+    /// no tracepoints.
+    fn newer_syscall(&self, name: &str) -> Option<String> {
+        let newer = format!("new{name}");
+        syscall_target(self.btf()?, &newer).map(|_| newer)
     }
 
     /// Returns whether some kernel has a system call of this name.
@@ -108,7 +116,10 @@ impl KernelTypes {
     /// Returns system calls with a similar name.
     #[must_use]
     pub fn near_syscalls(&self, name: &str) -> Vec<String> {
-        names::nearest(name, self.syscall_names())
+        match self.newer_syscall(name) {
+            Some(newer) => vec![newer],
+            None => names::nearest(name, self.syscall_names()),
+        }
     }
 
     /// Returns the parameters and result of an LSM hook (11.8): `bpf_lsm_NAME` has its signature.

@@ -136,6 +136,9 @@ fn an_event_has_a_record() {
     };
     assert!(near("sched", "sched_swich").contains(&"sched/sched_switch".to_owned()));
     assert!(near("syscalls", "sys_enter_opennat").contains(&"syscalls/sys_enter_openat".to_owned()));
+    // Of a call in two versions no program of 64 bits can call the older one.
+    assert_eq!(near("syscalls", "sys_enter_stat"), ["syscalls/sys_enter_newstat"]);
+    assert!(KERNEL.has_syscall("newuname") && !KERNEL.has_syscall("uname"));
 }
 
 #[test]
