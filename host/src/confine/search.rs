@@ -5,10 +5,11 @@
 //! ```
 //!
 //! At installation the kernel evaluates the program for every system call, to remember which are always
-//! allowed (kernel/seccomp.c, `seccomp_cache_prepare`, v6.18). With comparisons in sequence that takes 0.2 ms,
-//! 7 % of a plugin's start.
+//! allowed (kernel/seccomp.c, `seccomp_cache_prepare`, v6.18), and compiles it twice (kernel/bpf/core.c,
+//! `bpf_migrate_filter`). With comparisons in sequence that takes 0.2 ms, 7 % of a plugin's start; and twice as long with
+//! a copy of the same tests at each call as with one for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use seccompiler::{BackendError, BpfProgram, SeccompAction, TargetArch, sock_filter};
@@ -56,7 +57,7 @@ pub(super) enum Action {
 pub(super) type Rule = Vec<Test>;
 
 /// A test of arguments, whose positions count from 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Test {
     /// The low 32 bits, masked, have this value.
     Low { at: u8, mask: u32, value: u32 },
@@ -84,14 +85,16 @@ pub(super) fn compile(
         TargetArch::aarch64 => AUDIT_AARCH64,
         TargetArch::riscv64 => AUDIT_RISCV64,
     };
-    let mut program = vec![
-        statement(LOAD, ARCHITECTURE),
-        branch(JUMP_EQUAL, audit, 1, 0),
-        returned(SeccompAction::KillProcess),
-        statement(LOAD, NUMBER),
-    ];
-    program.extend(tree(&ranges(table, unknown), unknown));
-    Ok(program)
+    let ranges = ranges(table, unknown);
+    let mut program = Backward::new(unknown);
+    let tree = program.tree(&ranges);
+    program.go(tree);
+    let number = program.push(statement(LOAD, NUMBER));
+    let kill = program.answer(SeccompAction::KillProcess);
+    program.branch(JUMP_EQUAL, audit, number, kill);
+    program.push(statement(LOAD, ARCHITECTURE));
+    program.reversed.reverse();
+    Ok(program.reversed)
 }
 
 /// The first number of each range with one action, in order, from 0 on.
@@ -113,140 +116,188 @@ fn ranges(table: &BTreeMap<u32, Action>, unknown: u16) -> Vec<(u32, Action)> {
     ranges
 }
 
-fn tree(ranges: &[(u32, Action)], unknown: u16) -> BpfProgram {
-    let [.., _, _] = ranges else {
-        return ranges.first().map_or_else(Vec::new, |(_, action)| leaf(action, unknown));
-    };
-    let (low, high) = ranges.split_at(ranges.len() / 2);
-    let (below, above) = (tree(low, unknown), tree(high, unknown));
-    let middle = high[0].0;
-    let mut program = match u8::try_from(below.len()) {
-        Ok(skipped) => vec![branch(JUMP_GREATER_OR_EQUAL, middle, skipped, 0)],
-        // A conditional jump reaches 255 instructions.
-        Err(_) => vec![branch(JUMP_GREATER_OR_EQUAL, middle, 0, 1), jump(below.len())],
-    };
-    program.extend(below);
-    program.extend(above);
-    program
+/// An instruction, by the number of instructions from it to the end of the program.
+type Label = usize;
+
+/// The instructions that a branch reaches, less one that may still come between.
+const REACH: usize = 254;
+
+/// A program that is written from its end, because instructions only jump forward.
+struct Backward<'table> {
+    reversed: BpfProgram,
+    /// The answer to calls that no rule allows.
+    denied: SeccompAction,
+    /// The last place of each answer.
+    ends: HashMap<u32, Label>,
+    /// Where tests are that have been written, with the rules that are tried if one of them fails.
+    written: HashMap<(&'table [Test], &'table [Rule]), Label>,
 }
 
-fn leaf(action: &Action, unknown: u16) -> BpfProgram {
-    let fail = |errno: u16| returned(SeccompAction::Errno(errno.into()));
-    match action {
-        Action::Allow => vec![returned(SeccompAction::Allow)],
-        Action::Fail(errno) => vec![fail(*errno)],
-        Action::If(rules) => {
-            let mut program: BpfProgram = rules.iter().flat_map(|rule| allowing(rule)).collect();
-            program.push(fail(unknown));
-            program
+impl<'table> Backward<'table> {
+    fn new(unknown: u16) -> Backward<'table> {
+        Backward {
+            reversed: Vec::new(),
+            denied: SeccompAction::Errno(unknown.into()),
+            ends: HashMap::new(),
+            written: HashMap::new(),
         }
     }
-}
 
-/// Returns from the program if all tests hold; else continues behind its end.
-fn allowing(rule: &[Test]) -> BpfProgram {
-    let allow = vec![returned(SeccompAction::Allow)];
-    rule.iter().rev().fold(allow, |behind, test| before(test, behind))
-}
-
-/// Continues with `behind` if the test holds; else behind the end of that.
-fn before(test: &Test, behind: BpfProgram) -> BpfProgram {
-    match *test {
-        Test::Low { at, mask: u32::MAX, value } => {
-            with([statement(LOAD, argument(at))], unless(JUMP_EQUAL, value, behind))
-        }
-        Test::Low { at, mask, value } => {
-            with([statement(LOAD, argument(at)), statement(AND, mask)], unless(JUMP_EQUAL, value, behind))
-        }
-        Test::Between { at, first, last } => {
-            // A number that is less than `first` jumps to the same instruction as one above `last`.
-            let behind = when(JUMP_GREATER, last, behind);
-            with([statement(LOAD, argument(at))], unless(JUMP_GREATER_OR_EQUAL, first, behind))
-        }
-        Test::Zero { at } => {
-            let behind = with([statement(LOAD, argument(at) + 4)], unless(JUMP_EQUAL, 0, behind));
-            with([statement(LOAD, argument(at))], unless(JUMP_EQUAL, 0, behind))
-        }
-        Test::Outside(ref ranges) => outside(ranges, behind),
+    fn push(&mut self, instruction: sock_filter) -> Label {
+        self.reversed.push(instruction);
+        self.reversed.len()
     }
-}
 
-/// Continues with `behind` if argument 0 and its length, argument 1, lie outside of the ranges; else behind the
-/// end of that. Compares 64 bits by halves.
-fn outside(ranges: &[Range<u64>], behind: BpfProgram) -> BpfProgram {
-    let (low, high) = (|number: u64| number as u32, |number: u64| (number >> 32) as u32);
-    let (start, length) = (argument(0), argument(1));
-    let compared = ranges.iter().rev().fold(Vec::new(), |next: BpfProgram, range| {
-        // Instructions to the first of `behind`, and to the first after it, from the end of this range's.
-        let (to_behind, to_failure) = (next.len(), next.len() + behind.len());
-        let mut program = vec![
-            // Ends at or before this range's start: also before all later ones.
-            statement(LOAD_SCRATCH, END_HIGH),
-            branch(JUMP_GREATER, high(range.start), 4, 0),
-            branch(JUMP_EQUAL, high(range.start), 0, 2),
-            statement(LOAD_SCRATCH, END_LOW),
-            branch(JUMP_GREATER, low(range.start), 1, 0),
-            jump(to_behind + 6),
+    /// Continues at `to`.
+    fn go(&mut self, to: Label) -> Label {
+        let skipped = self.reversed.len() - to;
+        if skipped == 0 { to } else { self.push(statement(JUMP, u32::try_from(skipped).unwrap_or(u32::MAX))) }
+    }
+
+    /// Continues at `yes` if the comparison holds; else at `no`.
+    fn branch(&mut self, comparison: u16, k: u32, yes: Label, no: Label) -> Label {
+        let (no, yes) = (self.near(no), self.near(yes));
+        let skipped = |to| u8::try_from(self.reversed.len() - to).unwrap_or(u8::MAX);
+        let branch = sock_filter { code: comparison, jt: skipped(yes), jf: skipped(no), k };
+        self.push(branch)
+    }
+
+    /// The same instruction within the reach of a branch, or one that jumps to it.
+    fn near(&mut self, to: Label) -> Label {
+        match &self.reversed[to - 1] {
+            _ if self.reversed.len() - to <= REACH => to,
+            end if end.code == RETURN => self.end(end.k),
+            _ => self.go(to),
+        }
+    }
+
+    fn answer(&mut self, action: SeccompAction) -> Label {
+        self.end(action.into())
+    }
+
+    fn end(&mut self, answer: u32) -> Label {
+        let last = self.ends.get(&answer).filter(|end| self.reversed.len() - **end <= REACH);
+        if let Some(end) = last {
+            return *end;
+        }
+        let end = self.push(statement(RETURN, answer));
+        self.ends.insert(answer, end);
+        end
+    }
+
+    fn tree(&mut self, ranges: &'table [(u32, Action)]) -> Label {
+        match ranges {
+            [] => self.answer(self.denied.clone()),
+            [(_, Action::Allow)] => self.answer(SeccompAction::Allow),
+            [(_, Action::Fail(errno))] => self.answer(SeccompAction::Errno((*errno).into())),
+            [(_, Action::If(rules))] => self.rules(rules),
+            [..] => {
+                let (low, high) = ranges.split_at(ranges.len() / 2);
+                let (above, below) = (self.tree(high), self.tree(low));
+                self.branch(JUMP_GREATER_OR_EQUAL, high[0].0, above, below)
+            }
+        }
+    }
+
+    /// Allows what one of the rules allows.
+    fn rules(&mut self, rules: &'table [Rule]) -> Label {
+        match rules {
+            [] => self.answer(self.denied.clone()),
+            [tests, others @ ..] => self.tests(tests, others),
+        }
+    }
+
+    /// Allows what passes all tests, or what one of the other rules allows.
+    fn tests(&mut self, tests: &'table [Test], others: &'table [Rule]) -> Label {
+        let [test, more @ ..] = tests else { return self.answer(SeccompAction::Allow) };
+        if let Some(written) = self.written.get(&(tests, others)) {
+            return *written;
+        }
+        let no = self.rules(others);
+        let yes = self.tests(more, others);
+        let label = self.test(test, yes, no);
+        self.written.insert((tests, others), label);
+        label
+    }
+
+    fn test(&mut self, test: &Test, yes: Label, no: Label) -> Label {
+        match *test {
+            Test::Low { at, mask, value } => {
+                self.branch(JUMP_EQUAL, value, yes, no);
+                if mask != u32::MAX {
+                    self.push(statement(AND, mask));
+                }
+                self.push(statement(LOAD, argument(at)))
+            }
+            Test::Between { at, first, last } => {
+                let above = self.branch(JUMP_GREATER, last, no, yes);
+                self.branch(JUMP_GREATER_OR_EQUAL, first, above, no);
+                self.push(statement(LOAD, argument(at)))
+            }
+            Test::Zero { at } => {
+                self.branch(JUMP_EQUAL, 0, yes, no);
+                let high = self.push(statement(LOAD, argument(at) + 4));
+                self.branch(JUMP_EQUAL, 0, high, no);
+                self.push(statement(LOAD, argument(at)))
+            }
+            Test::Outside(ref ranges) => self.outside(ranges, yes, no),
+        }
+    }
+
+    /// Continues at `yes` if argument 0 and its length, argument 1, lie outside of the ranges. Compares 64 bits by halves.
+    fn outside(&mut self, ranges: &[Range<u64>], yes: Label, no: Label) -> Label {
+        let (low, high) = (|number: u64| number as u32, |number: u64| (number >> 32) as u32);
+        let (start, length) = (argument(0), argument(1));
+        let first = ranges.iter().rev().fold(yes, |next, range| {
             // Starts at or after this range's end: the next one is compared.
-            statement(LOAD, start + 4),
-            branch(JUMP_GREATER, high(range.end), 4, 0),
-            branch(JUMP_EQUAL, high(range.end), 0, 2),
-            statement(LOAD, start),
-            branch(JUMP_GREATER_OR_EQUAL, low(range.end), 1, 0),
-            jump(to_failure),
-        ];
-        program.extend(next);
-        program
-    });
-    let end = [
-        statement(LOAD, length),
-        statement(TO_X, 0),
-        statement(LOAD, start),
-        statement(ADD_X, 0),
-        statement(STORE_SCRATCH, END_LOW),
+            self.branch(JUMP_GREATER_OR_EQUAL, low(range.end), next, no);
+            let lower = self.push(statement(LOAD, start));
+            let equal = self.branch(JUMP_EQUAL, high(range.end), lower, no);
+            self.branch(JUMP_GREATER, high(range.end), next, equal);
+            let starts = self.push(statement(LOAD, start + 4));
+            // Ends at or before this range's start: also before all later ones.
+            self.branch(JUMP_GREATER, low(range.start), starts, yes);
+            let lower = self.push(statement(LOAD_SCRATCH, END_LOW));
+            let equal = self.branch(JUMP_EQUAL, high(range.start), lower, yes);
+            self.branch(JUMP_GREATER, high(range.start), starts, equal);
+            self.push(statement(LOAD_SCRATCH, END_HIGH))
+        });
+        self.go(first);
+        self.end_of_range();
+        // No address of a process has the highest bit. Without it the end does not overflow.
+        let addresses = self.reversed.len();
+        self.branch(JUMP_GREATER_OR_EQUAL, 1 << 31, no, addresses);
+        let lengths = self.push(statement(LOAD, length + 4));
+        self.branch(JUMP_GREATER_OR_EQUAL, 1 << 31, no, lengths);
+        self.push(statement(LOAD, start + 4))
+    }
+
+    /// Stores the sum of argument 0 and argument 1 in scratch memory.
+    fn end_of_range(&mut self) {
+        let (start, length) = (argument(0), argument(1));
+        self.push(statement(STORE_SCRATCH, END_HIGH));
+        self.push(statement(ADD_X, 0));
+        self.push(statement(LOAD, start + 4));
+        let sum = self.push(statement(TO_X, 0));
+        let without_carry = self.push(statement(LOAD, length + 4));
+        self.go(sum);
+        self.push(statement(ADD, 1));
+        let with_carry = self.push(statement(LOAD, length + 4));
         // The sum is less than one of its terms if it overflowed.
-        statement(LOAD, start),
-        statement(TO_X, 0),
-        statement(LOAD_SCRATCH, END_LOW),
-        branch(JUMP_GREATER_OR_EQUAL_X, 0, 3, 0),
-        statement(LOAD, length + 4),
-        statement(ADD, 1),
-        jump(1),
-        statement(LOAD, length + 4),
-        statement(TO_X, 0),
-        statement(LOAD, start + 4),
-        statement(ADD_X, 0),
-        statement(STORE_SCRATCH, END_HIGH),
-    ];
-    let behind = with(end, with(compared, behind));
-    // No address of a process has the highest bit. Without it the end does not overflow.
-    let behind = with([statement(LOAD, length + 4)], when(JUMP_GREATER_OR_EQUAL, 1 << 31, behind));
-    with([statement(LOAD, start + 4)], when(JUMP_GREATER_OR_EQUAL, 1 << 31, behind))
-}
-
-fn with(first: impl IntoIterator<Item = sock_filter>, behind: BpfProgram) -> BpfProgram {
-    first.into_iter().chain(behind).collect()
-}
-
-/// Continues with `behind` if the comparison holds; else behind its end.
-fn unless(comparison: u16, k: u32, behind: BpfProgram) -> BpfProgram {
-    match u8::try_from(behind.len()) {
-        Ok(skipped) => with([branch(comparison, k, 0, skipped)], behind),
-        // A conditional jump reaches 255 instructions.
-        Err(_) => with([branch(comparison, k, 1, 0), jump(behind.len())], behind),
+        self.branch(JUMP_GREATER_OR_EQUAL_X, 0, without_carry, with_carry);
+        for instruction in [
+            statement(LOAD_SCRATCH, END_LOW),
+            statement(TO_X, 0),
+            statement(LOAD, start),
+            statement(STORE_SCRATCH, END_LOW),
+            statement(ADD_X, 0),
+            statement(LOAD, start),
+            statement(TO_X, 0),
+            statement(LOAD, length),
+        ] {
+            self.push(instruction);
+        }
     }
-}
-
-/// Continues behind the end of `behind` if the comparison holds; else with it.
-fn when(comparison: u16, k: u32, behind: BpfProgram) -> BpfProgram {
-    match u8::try_from(behind.len()) {
-        Ok(skipped) => with([branch(comparison, k, skipped, 0)], behind),
-        Err(_) => with([branch(comparison, k, 0, 1), jump(behind.len())], behind),
-    }
-}
-
-fn jump(skipped: usize) -> sock_filter {
-    statement(JUMP, u32::try_from(skipped).unwrap_or(u32::MAX))
 }
 
 /// The offset of the low half of an argument; all supported architectures are little-endian.
@@ -255,15 +306,7 @@ fn argument(at: u8) -> u32 {
 }
 
 fn statement(code: u16, k: u32) -> sock_filter {
-    branch(code, k, 0, 0)
-}
-
-fn branch(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
-    sock_filter { code, jt, jf, k }
-}
-
-fn returned(action: SeccompAction) -> sock_filter {
-    statement(RETURN, action.into())
+    sock_filter { code, jt: 0, jf: 0, k }
 }
 
 #[cfg(test)]
