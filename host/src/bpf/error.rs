@@ -129,6 +129,16 @@ pub enum BpfError {
     /// tracefs is not mounted.
     #[error("tracefs is not mounted, so tracepoints cannot be found by name")]
     NoTracefs,
+    /// A tracepoint that the kernel does not have.
+    #[error("cannot find the tracepoint `{target}` for program `{program}`")]
+    NoTracepoint {
+        /// Name of the program.
+        program: String,
+        /// The tracepoint as `category/event`.
+        target: String,
+        /// Similar ones, the most similar first.
+        near: Vec<String>,
+    },
     /// This user may not read tracefs.
     #[error("cannot find the tracepoint `{target}` for program `{program}`: this user may not read tracefs")]
     TracefsClosed {
@@ -441,6 +451,7 @@ impl BpfError {
             | BpfError::NoCookie { .. }
             | BpfError::Target { .. } => Some(Errno::EINVAL),
             BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
+            BpfError::NoTracepoint { .. } => Some(Errno::ENOENT),
             BpfError::TracefsClosed { .. } => Some(Errno::EACCES),
             _ => None,
         }

@@ -8,9 +8,9 @@ use crate::tracefs::{self, TracefsError};
 /// Returns the id of the tracepoint `category/name`, which is the config of its perf event.
 ///
 /// # Errors
-/// [`BpfError::Target`] if the name is malformed; [`BpfError::Kernel`] with ENOENT if the tracepoint does not
-/// exist; [`BpfError::TracefsClosed`] without the permission to read tracefs; [`BpfError::NoTracefs`] if it
-/// is not mounted and this process cannot mount it.
+/// [`BpfError::Target`] if the name is malformed; [`BpfError::NoTracepoint`] if it does not exist;
+/// [`BpfError::TracefsClosed`] without the permission to read tracefs; [`BpfError::NoTracefs`] if it is not mounted and
+/// this process cannot mount it; [`BpfError::Kernel`] if it cannot be read.
 pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     let (category, name) = target
         .split_once('/')
@@ -20,18 +20,19 @@ pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
             target: target.into(),
             expected: "`category/event`, for example `sched/sched_switch`",
         })?;
-    let refused = |errno| BpfError::Kernel {
-        tried: format!("find the tracepoint `{target}` for program `{program}`"),
-        call: "open(tracefs)",
-        errno,
-    };
     tracefs::tracepoint_id(category, name).map_err(|error| match error {
         TracefsError::NotMounted => BpfError::NoTracefs,
-        TracefsError::NotFound { .. } => refused(Errno::ENOENT),
+        TracefsError::NotFound { near, .. } => {
+            BpfError::NoTracepoint { program: program.into(), target: target.into(), near }
+        }
         TracefsError::NotPermitted => {
             BpfError::TracefsClosed { program: program.into(), target: target.into() }
         }
-        TracefsError::Unreadable(_) => refused(Errno::EIO),
+        TracefsError::Unreadable(_) => BpfError::Kernel {
+            tried: format!("find the tracepoint `{target}` for program `{program}`"),
+            call: "open(tracefs)",
+            errno: Errno::EIO,
+        },
     })
 }
 

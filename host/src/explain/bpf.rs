@@ -79,6 +79,12 @@ pub fn explain(error: &BpfError) -> Explanation {
             because: None,
             remedy: Some("mount -t tracefs tracefs /sys/kernel/tracing".into()),
         },
+        BpfError::NoTracepoint { near, .. } => Explanation {
+            kind: FailureKind::NotFound,
+            because: Some("this kernel has none of that name".into()),
+            remedy: (!near.is_empty())
+                .then(|| format!("use a name that exists, such as `{}`", near.join("`, `"))),
+        },
         BpfError::TracefsClosed { .. } => Explanation {
             kind: FailureKind::NotPermitted,
             because: None,
