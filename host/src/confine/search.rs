@@ -365,8 +365,8 @@ mod tests {
         }
     }
 
-    /// The same table, compiled to comparisons in sequence by another compiler.
-    fn in_sequence(table: &BTreeMap<u32, Action>) -> BpfProgram {
+    /// The same table, compiled to comparisons in sequence by another compiler; none if these are more than a filter can have.
+    fn in_sequence(table: &BTreeMap<u32, Action>) -> Option<BpfProgram> {
         let condition = |at, length, op, value| SeccompCondition::new(at, length, op, value).unwrap();
         let conditions = |test: &Test| match *test {
             Test::Low { at, mask, value } => {
@@ -389,7 +389,11 @@ mod tests {
         let deny = SeccompAction::Errno(EPERM.into());
         let filter =
             SeccompFilter::new(rules.collect(), deny, SeccompAction::Allow, TargetArch::x86_64).unwrap();
-        filter.try_into().unwrap()
+        match filter.try_into() {
+            Ok(program) => Some(program),
+            Err(BackendError::FilterTooLarge(_)) => None,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     fn tests() -> impl Strategy<Value = Test> {
@@ -453,6 +457,8 @@ mod tests {
         ) {
             let tree = compile(TargetArch::x86_64, &table, EPERM).unwrap();
             let sequence = in_sequence(&table);
+            prop_assume!(sequence.is_some());
+            let sequence = sequence.unwrap_or_default();
             for number in (0..480).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
                 let call = Call { architecture: AUDIT_X86_64, number, arguments };
                 prop_assert_eq!(run(&tree, &call), run(&sequence, &call), "system call {}", number);
