@@ -5,7 +5,7 @@
 //!
 //! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its
 //! `BEGIN`), and the bench waits for that line. It reports tools that are not installed; `make bench`
-//! installs them where it can. The figure is the median of several starts; the last column is the ratio to
+//! installs them where it can. The figure is the median of several starts, each command in turn; the last column is the ratio to
 //! libbpf alone. Rows of a running host measure what it takes to read a plugin's file, judge it, and run it.
 
 use std::ffi::OsString;
@@ -50,11 +50,12 @@ fn main() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let rows = rows(folder.path())?;
     println!("machine: {}\n", Machine::here());
+    let times = in_turns(&rows, starts)?;
     println!("{:<40} {:>12} {:>9}", "start to first attach", "median", "ratio");
     let mut libbpf = None;
     let mut records = Vec::new();
-    for row in rows {
-        let Some(median) = median(&row, starts)? else {
+    for (row, times) in rows.iter().zip(times) {
+        let Some(median) = median(times) else {
             println!("{:<40} {:>12}", row.name, "not installed");
             continue;
         };
@@ -134,22 +135,25 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     ])
 }
 
-/// Returns the median over this many starts, or none if the command is not installed. An earlier start fills
-/// caches.
-fn median(row: &Row, starts: usize) -> Result<Option<Duration>> {
-    let mut times = Vec::new();
-    for start in 0..=starts {
-        let time = match &row.start {
-            Start::Command(words) => commands::until_attached(row.name, words)?,
-            Start::Plugin(host, file) => Some(until_printed(host, file)?),
-        };
-        let Some(time) = time else { return Ok(None) };
-        if start > 0 {
-            times.push(time);
+/// Returns the times of this many starts of each row; none of a command that is not installed. The rows take turns, so
+/// that what slows the machine down for a while slows all of them. A turn before the first fills caches.
+fn in_turns(rows: &[Row], starts: usize) -> Result<Vec<Vec<Duration>>> {
+    let mut times = vec![Vec::new(); rows.len()];
+    for turn in 0..=starts {
+        for (row, times) in rows.iter().zip(&mut times) {
+            let time = match &row.start {
+                Start::Command(words) => commands::until_attached(row.name, words)?,
+                Start::Plugin(host, file) => Some(until_printed(host, file)?),
+            };
+            times.extend(time.filter(|_| turn > 0));
         }
     }
+    Ok(times)
+}
+
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
     times.sort();
-    Ok(times.get(times.len() / 2).copied())
+    times.get(times.len() / 2).copied()
 }
 
 /// Sends the moment of its first line.
