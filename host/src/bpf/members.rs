@@ -118,8 +118,7 @@ fn path(model: &Model, root: TypeId, path: &[u32]) -> Option<MemberPath> {
 /// Returns whether the kernel's own types contain a function of this name. False if the kernel publishes no
 /// types: programs then cannot call any.
 pub fn has_function(name: &str) -> bool {
-    let types = kernel_types::running();
-    types.is_ok_and(|btf| btf.starting(BtfKind::Func, name).any(|(_, found)| found == name))
+    kernel_types::running().is_ok_and(|btf| btf.contains(name, BtfKind::Func))
 }
 
 /// Returns whether the kernel has a member.

@@ -72,6 +72,15 @@ impl Btf {
         })
     }
 
+    /// Returns whether there is a type of this name and kind. Builds no index for that if there is none.
+    #[must_use]
+    pub fn contains(&self, name: &str, kind: BtfKind) -> bool {
+        match self.names.get() {
+            Some(_) => self.find(name, kind).is_some(),
+            None => self.starting(kind, name).any(|(_, found)| found == name),
+        }
+    }
+
     /// Returns every type of a kind that has a readable name, in order.
     pub fn named(&self, kind: BtfKind) -> impl Iterator<Item = (TypeId, &str)> {
         (1..=self.len()).map(TypeId).filter_map(move |id| {
