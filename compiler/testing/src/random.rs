@@ -25,8 +25,8 @@ pub struct Failure {
 /// The result of compiling a script.
 pub enum Compiled {
     Object(Vec<u8>),
-    /// Refused with this code: the target's kernel lacks a required feature (KS1005), or no kernel can run a
-    /// map iteration that assigns a pointer that outlives it (KS0719).
+    /// Refused with this code and message: the target's kernel lacks a required feature (KS1005), or no kernel can run
+    /// a map iteration like it (KS0719).
     Refused(String),
 }
 
@@ -66,7 +66,7 @@ pub enum Defaults {
         /// Whether the newest object has loops over number iterators, which kernels have since 6.4.
         uses_iterators: bool,
     },
-    /// Refused with this code: no kernel can run it.
+    /// Refused with this code and message: no kernel can run it.
     Refused(String),
 }
 
@@ -94,11 +94,11 @@ fn errors(checked: &Checked) -> Vec<Diagnostic> {
     checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect()
 }
 
-/// Returns the code if all errors are not defects of the compiler.
+/// Returns the code and the message of the first error if all errors are not defects of the compiler.
 fn refusal(errors: &[Diagnostic]) -> Option<String> {
-    let codes: Vec<String> = errors.iter().map(|one| one.code.to_string()).collect();
-    let is_refusal = codes.iter().all(|code| REFUSALS.contains(&code.as_str()));
-    codes.first().filter(|_| is_refusal).cloned()
+    let is_refusal = |one: &Diagnostic| REFUSALS.contains(&one.code.to_string().as_str());
+    let first = errors.first().filter(|_| errors.iter().all(is_refusal))?;
+    Some(format!("{} {}", first.code, without_numbers(&first.message)))
 }
 
 fn object(script: &str, machine: Machine) -> Result<Compiled, Failure> {

@@ -157,7 +157,7 @@ impl<'table> Backward<'table> {
     /// Continues at `yes` if the comparison holds; else at `no`.
     fn branch(&mut self, comparison: u16, k: u32, yes: Label, no: Label) -> Label {
         let (no, yes) = (self.near(no), self.near(yes));
-        let skipped = |to| u8::try_from(self.reversed.len() - to).unwrap_or(u8::MAX);
+        let skipped = |to| u8::try_from(self.reversed.len() - to).expect("it is near");
         let branch = sock_filter { code: comparison, jt: skipped(yes), jf: skipped(no), k };
         self.push(branch)
     }

@@ -58,8 +58,9 @@ fn root_random_scripts_load() {
                     }
                     match attempt(fs, &name, &script.text(), machine) {
                         Ok(None) => reached.lock().expect("no thread panics").add(&script),
-                        Ok(Some(code)) => {
-                            *refused.lock().expect("no thread panics").entry(code).or_insert(0) += 1;
+                        Ok(Some(reason)) => {
+                            println!("seed {seed}: {reason}");
+                            *refused.lock().expect("no thread panics").entry(reason).or_insert(0) += 1;
                         }
                         Err(failure) => {
                             let script = if failure.kind == kernel::DEADLY {
@@ -144,11 +145,11 @@ fn machine(seed: u64) -> Machine {
     Machine { kernel, cpu, inlining, ..Arch::X86_64.into() }
 }
 
-/// Compiles and loads a script; returns the code if it is refused for the target.
+/// Compiles and loads a script; returns the code and the message if it is refused for the target.
 fn attempt(fs: &BpfFs, name: &str, script: &str, machine: Machine) -> Result<Option<String>, Failure> {
     match random::compile(script, machine)? {
         Compiled::Object(object) => kernel::load(fs, name, &object).map(|()| None),
-        Compiled::Refused(code) => Ok(Some(code)),
+        Compiled::Refused(reason) => Ok(Some(reason)),
     }
 }
 
