@@ -11,7 +11,7 @@
 //! counts)` in a script compared with a native batch lookup of all entries in one system call.
 //!
 //! A third group compares what a plugin does by calls of the host in a process of its own (`process`) and on a thread of
-//! the host (`thread`), in turns: lookups in a hash map and updates of it, and the walk over one.
+//! the host (`thread`), alternately: lookups in a hash map and updates of it, and the walk over one.
 //!
 //! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not
 //! measured.
@@ -75,7 +75,7 @@ fn iterate(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Measures calls of the host on maps, on a thread and in a process in turns.
+/// Measures calls of the host on maps, on a thread and in a process alternately.
 fn access(report: &mut Report) -> Result<()> {
     let in_both = |name, text| {
         anyhow::Ok([
@@ -90,7 +90,7 @@ fn access(report: &mut Report) -> Result<()> {
         ("update", &access, Some("--updates=true")),
         ("walk", &iteration, None),
     ] {
-        report.bench_in_turns(&format!("map/{what}"), ["thread", "process"], |form, iterations| {
+        report.bench_alternately(&format!("map/{what}"), ["thread", "process"], |form, iterations| {
             let arguments = [format!("--iterations={iterations}")].into_iter().chain(more.map(str::to_owned));
             subjects[form].run(&arguments.collect::<Vec<_>>())?.check_calls(iterations)
         })?;

@@ -5,8 +5,9 @@
 //!
 //! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its
 //! `BEGIN`), and the bench waits for that line. It reports tools that are not installed; `make bench`
-//! installs them where it can. The figure is the median of several starts, each command in turn; the last column is the ratio to
-//! libbpf alone. Rows of a running host measure what it takes to read a plugin's file, judge it, and run it.
+//! installs them where it can. The figure is the median of several starts, of which each is between those of other
+//! commands; the last column is the ratio to libbpf alone. Rows of a running host measure what it takes to read a plugin's
+//! file, judge it, and run it.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -50,7 +51,7 @@ fn main() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let rows = rows(folder.path())?;
     println!("machine: {}\n", Machine::here());
-    let times = in_turns(&rows, starts)?;
+    let times = alternating(&rows, starts)?;
     println!("{:<40} {:>12} {:>9}", "start to first attach", "median", "ratio");
     let mut libbpf = None;
     let mut records = Vec::new();
@@ -135,17 +136,17 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     ])
 }
 
-/// Returns the times of this many starts of each row; none of a command that is not installed. The rows take turns, so
-/// that what slows the machine down for a while slows all of them. A turn before the first fills caches.
-fn in_turns(rows: &[Row], starts: usize) -> Result<Vec<Vec<Duration>>> {
+/// Returns the times of this many starts of each row; none of a command that is not installed. The rows alternate, so
+/// that what slows the machine down for a while slows all of them. A start before the first fills caches.
+fn alternating(rows: &[Row], starts: usize) -> Result<Vec<Vec<Duration>>> {
     let mut times = vec![Vec::new(); rows.len()];
-    for turn in 0..=starts {
+    for start in 0..=starts {
         for (row, times) in rows.iter().zip(&mut times) {
             let time = match &row.start {
                 Start::Command(words) => commands::until_attached(row.name, words)?,
                 Start::Plugin(host, file) => Some(until_printed(host, file)?),
             };
-            times.extend(time.filter(|_| turn > 0));
+            times.extend(time.filter(|_| start > 0));
         }
     }
     Ok(times)

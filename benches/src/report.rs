@@ -13,9 +13,9 @@ use crate::record::{self, Record};
 const BASELINE: &str = "native";
 /// Minimum of iterations for a figure; when a test runs each bench once, there are fewer.
 const MIN_ITERATIONS: u64 = 1000;
-/// Rounds of two forms that are measured in turns, and how long one of a round takes.
-const ROUNDS: usize = 100;
-const ROUND: Duration = Duration::from_millis(20);
+/// Samples of each of two forms that are measured alternately, and how long one takes.
+const ALTERNATING: usize = 100;
+const SAMPLE: Duration = Duration::from_millis(20);
 
 /// All measurements of this run, in the order of the benches.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Report {
 struct Row {
     name: String,
     samples: Vec<Sample>,
-    /// The ratio to the form that it was measured in turns with.
+    /// The ratio to the form that it was measured alternately with.
     beside: Option<f64>,
 }
 
@@ -76,12 +76,12 @@ impl Report {
         self.rows.push(Row { name: name.into(), samples, beside: None });
     }
 
-    /// Measures two forms of one case in turns; `loop_for` takes the index of the form and a number of iterations. The
-    /// second form's ratio is the median over the rounds: what disturbs the machine for longer than a round disturbs both.
+    /// Measures two forms of one case alternately; `loop_for` takes the index of the form and a number of iterations. The
+    /// second form's ratio is the median over pairs of samples: what disturbs the machine for longer disturbs both.
     ///
     /// # Errors
     /// Those of the loops.
-    pub fn bench_in_turns(
+    pub fn bench_alternately(
         &mut self,
         case: &str,
         forms: [&str; 2],
@@ -89,14 +89,14 @@ impl Report {
     ) -> Result<()> {
         let mut measure =
             |form, iterations| anyhow::Ok(Sample { iterations, elapsed: loop_for(form, iterations)? });
-        let (rounds, iterations) = if record::is_measured() {
+        let (pairs, iterations) = if record::is_measured() {
             let first = measure(0, MIN_ITERATIONS)?;
-            (ROUNDS, (ROUND.as_nanos() as f64 / first.per_iteration()) as u64 + 1)
+            (ALTERNATING, (SAMPLE.as_nanos() as f64 / first.per_iteration()) as u64 + 1)
         } else {
             (1, 1)
         };
         let mut samples = [Vec::new(), Vec::new()];
-        for _ in 0..rounds {
+        for _ in 0..pairs {
             for (form, samples) in samples.iter_mut().enumerate() {
                 samples.push(measure(form, iterations)?);
             }
@@ -105,7 +105,7 @@ impl Report {
         let mut ratios: Vec<f64> =
             one.iter().zip(other).map(|(one, other)| other.per_iteration() / one.per_iteration()).collect();
         ratios.sort_by(f64::total_cmp);
-        let beside = [None, Some(ratios[rounds / 2])];
+        let beside = [None, Some(ratios[pairs / 2])];
         for ((form, samples), beside) in forms.into_iter().zip(samples).zip(beside) {
             self.rows.push(Row { name: format!("{case}/{form}"), samples, beside });
         }
@@ -186,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn two_forms_are_measured_in_turns() {
+    fn two_forms_are_measured_alternately() {
         let mut report = Report::default();
         let mut order = Vec::new();
         let loop_for = |form, iterations| {
             order.push(form);
             Ok(Duration::from_nanos(iterations * [200, 150][form]))
         };
-        report.bench_in_turns("map/lookup", ["thread", "process"], loop_for).expect("no loop fails");
+        report.bench_alternately("map/lookup", ["thread", "process"], loop_for).expect("no loop fails");
         assert_eq!(order, [0, 1]);
         let rows: Vec<_> = report.rows.iter().map(|row| (row.name.as_str(), row.beside)).collect();
         assert_eq!(rows, [("map/lookup/thread", None), ("map/lookup/process", Some(0.75))]);
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(cells[2], ["read/1/plugin", "300.0", "1.50", "100.0"]);
         assert_eq!(cells[4], ["read/4/plugin", "325.0", "1.30", "75.0"]);
         assert_eq!(cells[5], ["call/plugin", "20.0", "-", "-"]);
-        assert_eq!(cells[6], ["call/process", "19.0", "0.90", "-"], "in turns with another");
+        assert_eq!(cells[6], ["call/process", "19.0", "0.90", "-"], "alternately with another");
         let lengths: Vec<usize> = text.lines().map(str::len).collect();
         assert!(lengths.iter().all(|length| *length == lengths[0]), "aligned:\n{text}");
     }
