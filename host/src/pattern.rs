@@ -20,7 +20,7 @@ enum Part {
 impl Pattern {
     /// Parses a pattern. A `\` at the end stands for itself.
     pub(crate) fn new(text: &str) -> Pattern {
-        let (mut parts, mut chars) = (Vec::new(), text.chars());
+        let (mut parts, mut chars) = (Vec::with_capacity(text.len()), text.chars());
         while let Some(char) = chars.next() {
             parts.push(match char {
                 '*' => Part::Text,
@@ -40,7 +40,7 @@ impl Pattern {
             let escape = matches!(char, '*' | '?' | '\\').then_some('\\');
             escape.into_iter().chain([char])
         });
-        Pattern::new(&escaped.collect::<String>())
+        Pattern { text: escaped.collect(), parts: text.chars().map(Part::Exactly).collect() }
     }
 
     /// Whether it matches every text.
