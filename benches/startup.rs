@@ -53,10 +53,10 @@ fn main() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let rows = rows(folder.path())?;
     println!("machine: {}\n", Machine::here());
-    // The first event of a task on the machine turns on a part of the scheduler, which takes 4 ms, and a second after the
-    // last one it is off again (kernel/events/core.c, `account_event` and `perf_sched_delayed`, v6.18). With other
+    // The first event of a task on the machine enables a part of the scheduler, which takes 4 ms, and a second after the
+    // last one it is disabled again (kernel/events/core.c, `account_event` and `perf_sched_delayed`, v6.18). With other
     // commands between them, the same row would pay for that at each start.
-    let _keeps_it_on = Builder::new(Software::DUMMY).build().context("cannot open an event")?;
+    let _keeps_it_enabled = Builder::new(Software::DUMMY).build().context("cannot open an event")?;
     let times = alternating(&rows, starts)?;
     println!("{:<40} {:>12} {:>9}", "start to first attach", "median", "ratio");
     let mut libbpf = None;

@@ -1,7 +1,7 @@
 //! The list of the tools inside the command `ks-host`, and its linker options. It is linked statically, but for an address
 //! that differs at each start, where the libraries are there for that: loading four shared ones takes a tenth of a start.
-//! Relative relocations are packed as a bit map (`DT_RELR`), which takes a hundredth of the usual table: there are 50,000 of
-//! them, and every start applies all. On x86-64 the command then begins with lines of its own (`src/bin/ks-host/sys.rs`),
+//! Relative relocations are packed as a bit map (`DT_RELR`), which takes a hundredth of the usual table: there are 30,000 of
+//! them in what `make dist` builds, and every start applies all. On x86-64 the command then begins with lines of its own (`src/bin/ks-host/sys.rs`),
 //! which make the pages of these addresses at once.
 //!
 //! Whether both work is tried, with a program that needs all of what the command links: distributions have `libelf.a` with

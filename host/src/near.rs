@@ -25,6 +25,11 @@ pub fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String
     candidates.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
+/// Returns what to do about an unknown name, if there are similar ones.
+pub(crate) fn remedy(near: &[String]) -> Option<String> {
+    (!near.is_empty()).then(|| format!("use a name that exists, such as `{}`", near.join("`, `")))
+}
+
 /// Normalises a name for the comparison.
 pub(crate) fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")

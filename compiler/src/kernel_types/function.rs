@@ -94,17 +94,9 @@ impl KernelTypes {
     #[must_use]
     pub fn has_syscall(&self, name: &str) -> bool {
         match self.btf() {
-            Some(btf) => syscall_target(btf, name).is_some() && self.newer_syscall(name).is_none(),
+            Some(btf) => syscall_target(btf, name).is_some(),
             None => bundled::syscall(name).is_some(),
         }
-    }
-
-    /// Returns the name by which the kernel knows a system call that it has in two versions: `newstat`. No program of
-    /// 64 bits can call the one without `new` (arch/x86/entry/syscalls/syscall_64.tbl, include/linux/syscalls.h), which has
-    /// no tracepoints.
-    fn newer_syscall(&self, name: &str) -> Option<String> {
-        let newer = format!("new{name}");
-        syscall_target(self.btf()?, &newer).map(|_| newer)
     }
 
     /// Returns whether some kernel has a system call of this name.
@@ -116,7 +108,7 @@ impl KernelTypes {
     /// Returns system calls with a similar name.
     #[must_use]
     pub fn near_syscalls(&self, name: &str) -> Vec<String> {
-        match self.newer_syscall(name) {
+        match self.btf().and_then(|btf| newer_syscall(btf, name)) {
             Some(newer) => vec![newer],
             None => names::nearest(name, self.syscall_names()),
         }
@@ -233,8 +225,20 @@ fn plain_function(btf: &Btf, name: &str) -> Option<Result<ProbeTarget, KernelLoo
 }
 
 /// Returns the function to probe for a system call: its wrapper, or its body if the BTF describes only that
-/// (for calls without arguments, both have the same address).
+/// (for calls without arguments, both have the same address). None for the older of two versions.
 fn syscall_target(btf: &Btf, call: &str) -> Option<String> {
+    written_syscall(btf, call).filter(|_| newer_syscall(btf, call).is_none())
+}
+
+/// Returns the name by which the kernel knows a system call that it has in two versions: `newstat`. No program of 64 bits
+/// can call the one without `new` (arch/x86/entry/syscalls/syscall_64.tbl, include/linux/syscalls.h), which has no
+/// tracepoints.
+fn newer_syscall(btf: &Btf, call: &str) -> Option<String> {
+    let newer = format!("new{call}");
+    written_syscall(btf, &newer).map(|_| newer)
+}
+
+fn written_syscall(btf: &Btf, call: &str) -> Option<String> {
     let names = WRAPPERS.iter().chain(&BODIES).map(|prefix| format!("{prefix}{call}"));
     names.into_iter().find(|name| btf.find(name, BtfKind::Func).is_some())
 }

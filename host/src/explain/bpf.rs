@@ -82,8 +82,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::NoTracepoint { near, .. } => Explanation {
             kind: FailureKind::NotFound,
             because: Some("this kernel has none of that name".into()),
-            remedy: (!near.is_empty())
-                .then(|| format!("use a name that exists, such as `{}`", near.join("`, `"))),
+            remedy: crate::near::remedy(near),
         },
         BpfError::TracefsClosed { .. } => Explanation {
             kind: FailureKind::NotPermitted,

@@ -19,6 +19,7 @@ use crate::explain::FailureKind;
 use crate::explain::perf::EventClass;
 #[cfg(feature = "plugins")]
 use crate::files::RegularFile;
+use crate::near::remedy;
 use crate::probed::ProbePoint;
 
 /// The accesses that a breakpoint counts.
@@ -200,10 +201,7 @@ impl InvalidEvent {
 }
 
 pub(super) fn did_you_mean(near: &[String]) -> String {
-    match near {
-        [] => String::new(),
-        near => format!("\n  do: use a name that exists, such as `{}`", near.join("`, `")),
-    }
+    remedy(near).map_or_else(String::new, |remedy| format!("\n  do: {remedy}"))
 }
 
 impl Event {

@@ -139,6 +139,9 @@ fn an_event_has_a_record() {
     // Of a call in two versions no program of 64 bits can call the older one.
     assert_eq!(near("syscalls", "sys_enter_stat"), ["syscalls/sys_enter_newstat"]);
     assert!(KERNEL.has_syscall("newuname") && !KERNEL.has_syscall("uname"));
+    assert!(KERNEL.function("sys_newuname").is_ok());
+    let of_older = KernelLookupError::Missing { near: vec!["sys_newuname".to_owned()] };
+    assert_eq!(KERNEL.function("sys_uname").err(), Some(of_older));
 }
 
 #[test]
