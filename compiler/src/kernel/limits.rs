@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::Diagnostic;
-use crate::hir::{FuncId, Hir, Target};
-use crate::kernel::mir::{Callee, MirFunction, Op, Origin, Program, Type};
+use crate::hir::{FuncId, Hir};
+use crate::kernel::mir::iterator_loops::{heights, loops};
+use crate::kernel::mir::{Callee, Inst, MapSymbol, MirFunction, Op, Origin, Program, Type};
 use crate::kernel::object::variables::{section_of, section_of_count};
-use crate::kernel::scratch::{callees, reached};
+use crate::kernel::scratch::{MAX_BYTES, callees, reached};
 
 /// The limit of stack in bytes, for one frame and for all frames of a call chain together. Source:
 /// include/linux/filter.h, `MAX_BPF_STACK`, v6.12.
@@ -26,12 +27,12 @@ const MAX_MAPS: usize = 64;
 pub type Refusal = (FuncId, Diagnostic);
 
 /// Refuses programs whose call chain exceeds the limit of stack bytes or frames.
-pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Refusal> {
+pub fn stack(program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Refusal> {
     let functions = &program.functions;
-    let calls = Calls::new(hir, functions, frames);
+    let calls = Calls::new(functions, frames);
     let mut errors = Vec::new();
     for one in functions.iter().filter(|one| one.is_program) {
-        let chain = calls.whole(one.id);
+        let chain = calls.whole(one);
         if chain.bytes > STACK_BYTES {
             let (bytes, iterates_map) = (chain.bytes, program.loops.with_map_iteration.contains(&one.id));
             let error = if iterates_map {
@@ -49,6 +50,56 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
         }
     }
     errors
+}
+
+/// The bytes of the deepest call chain of a program, from the sizes of its functions' frames.
+pub fn deepest_chain(
+    functions: &[MirFunction],
+    frames: &BTreeMap<FuncId, u32>,
+    program: &MirFunction,
+) -> u32 {
+    Calls::new(functions, frames).whole(program).bytes
+}
+
+/// The frames that are left for bodies of loops of a function, in each program that reaches it.
+pub fn free_frames(program: &Program, id: FuncId) -> u32 {
+    let mut most = 0;
+    for entry in program.functions.iter().filter(|one| one.is_program) {
+        if reached(&program.functions, [&entry.id]).contains(&id) {
+            most = most.max(frames_of_calls(program, entry.id) + u32::from(entry.is_called));
+        }
+    }
+    MAX_FRAMES.saturating_sub(most)
+}
+
+/// The frames of a function's deepest call chain, with those of loops that are to be called.
+fn frames_of_calls(program: &Program, id: FuncId) -> u32 {
+    let Some(function) = program.functions.iter().find(|one| one.id == id) else { return 0 };
+    let below = callees(function).map(|callee| frames_of_calls(program, callee)).max();
+    let nested = heights(&loops(function)).into_values().max().filter(|_| program.loops.are_called_in(id));
+    1 + nested.unwrap_or(0) + below.unwrap_or(0)
+}
+
+/// Refuses programs whose functions need more scratch memory than the kernel gives.
+pub fn scratch(program: &Program) -> Vec<Refusal> {
+    let bytes = program.scratch_bytes;
+    if bytes <= MAX_BYTES {
+        return Vec::new();
+    }
+    let error = |one: &MirFunction| {
+        let what = format!(
+            "large values of this program and its callees need {bytes} bytes; the limit is {MAX_BYTES}"
+        );
+        let error =
+            Diagnostic::error(1007, one.span, what).help("keep large values in a map or a global variable");
+        (one.id, error)
+    };
+    let users = program.functions.iter().filter(|one| one.is_program && one.insts().any(claims_scratch));
+    users.map(error).collect()
+}
+
+fn claims_scratch(inst: &Inst) -> bool {
+    inst.op == Op::MapAddr(MapSymbol::Scratch)
 }
 
 /// Refuses programs that use more maps than the kernel lets one use.
@@ -106,7 +157,6 @@ struct Chain {
 
 /// The call graph, with the frame size of each function.
 struct Calls<'a> {
-    hir: &'a Hir,
     frames: &'a BTreeMap<FuncId, u32>,
     callees: BTreeMap<FuncId, BTreeSet<FuncId>>,
     /// The functions that pass memory of their frames to others.
@@ -114,23 +164,21 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    fn new<'a>(hir: &'a Hir, functions: &[MirFunction], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
+    fn new<'a>(functions: &[MirFunction], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
         let callees = functions.iter().map(|one| (one.id, callees(one).collect())).collect();
         let sharing = functions.iter().filter(|one| shares_frame(one)).map(|one| one.id).collect();
-        Calls { hir, frames, callees, sharing }
+        Calls { frames, callees, sharing }
     }
 
     /// The deepest call chain of a program, including its caller: the kernel calls a timer's function through
     /// another one.
-    fn whole(&self, program: FuncId) -> Chain {
-        match self.hir.functions[program].target {
-            Target::Period { .. } => {
-                let own = self.deepest(program, true);
-                let caller = rounded(self.counted_for_caller(program));
-                Chain { bytes: own.bytes.saturating_add(caller), frames: own.frames + 1 }
-            }
-            _ => self.deepest(program, false),
+    fn whole(&self, program: &MirFunction) -> Chain {
+        let own = self.deepest(program.id, program.is_called);
+        if !program.is_called {
+            return own;
         }
+        let caller = rounded(self.counted_for_caller(program.id));
+        Chain { bytes: own.bytes.saturating_add(caller), frames: own.frames + 1 }
     }
 
     /// The deepest call chain from a function. There is no recursion: the front end refuses it.

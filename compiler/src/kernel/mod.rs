@@ -10,6 +10,7 @@
 mod call_clobbers;
 mod commute;
 mod emit;
+mod frames;
 mod isel;
 pub mod limits;
 mod liveness;
@@ -21,7 +22,6 @@ mod pass;
 mod regalloc;
 mod scratch;
 mod section;
-mod strategies;
 mod verifier;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub use machine::{Checks, Cpu, Inlining, Listings, Machine};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
 pub use lower::{MAX_HELD, held_pointers};
-pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
+pub use pass::{Watch, names as pass_names, run as run_passes};
 
 use crate::defect;
 use crate::diag::Diagnostic;
@@ -39,15 +39,14 @@ use crate::hir::{FuncId, Hir};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use limits::Refusal;
-use scratch::Plan;
-pub use strategies::STRATEGIES_COUNT;
-use strategies::Strategies;
 
 /// The kernel half in SSA form, after all passes.
 pub struct Mir<'a> {
     hir: &'a Hir,
     machine: Machine,
     program: mir::Program,
+    /// Why it was compiled a second time, with small frames.
+    again: Option<String>,
 }
 
 /// The kernel half as BPF instructions.
@@ -106,112 +105,25 @@ pub fn compile(
     sources: &SourceMap,
     machine: impl Into<Machine>,
 ) -> Result<Object, Vec<Diagnostic>> {
-    let machine = machine.into();
-    let silent: Watch<'_> = &mut |_, _| {};
-    let lowered = lower::lower(hir, split, machine, None)?;
-    let (looping, mut first) = first_attempt(hir, &lowered, machine)?;
-    let mut strategies = Strategies::new(&looping);
-    let mut errors = Vec::new();
-    loop {
-        let mir = match first.take() {
-            Some(mir) => mir,
-            None => {
-                let (efforts, plan) = strategies.chosen(&lowered);
-                lower_with(hir, split, machine, &efforts, plan.as_ref(), silent)?
-            }
-        };
-        let mut refused = pass::map_iteration_refusals(&mir.program);
-        if refused.is_empty() {
-            let code = mir.code(split, sources)?;
-            refused = mir.refusals(&code);
-            if refused.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
-                let refused = limits::maps(hir, &mir.program);
-                return if refused.is_empty() { object(&mir, code) } else { Err(diagnostics(refused)) };
-            }
-        }
-        let functions = refused.iter().map(|(function, _)| *function).collect();
-        if !refused.is_empty() {
-            errors = refused;
-        }
-        if !strategies.next(&mir.program.functions, &functions) {
-            return Err(diagnostics(errors));
-        }
-    }
+    let (machine, mut silent) = (machine.into(), |_: &'static str, _: &mir::Program| ());
+    let first = lower_with(hir, split, machine, &BTreeSet::new(), &mut silent)?;
+    let refused = match first.object(split, sources)? {
+        Ok(object) => return Ok(object),
+        Err(refused) => refused,
+    };
+    let small = first.programs_with(&refused);
+    let mut second = lower_with(hir, split, machine, &small, &mut silent)?;
+    second.again = refused.first().map(|(_, reason)| reason.message.clone());
+    second.object(split, sources)?.map_err(diagnostics)
 }
 
-/// Finds the programs with large loops, and runs passes as far as that takes. Without such programs the result is
-/// the MIR of the first strategy.
-///
-/// # Errors
-/// See [`compile`].
-fn first_attempt<'a>(
-    hir: &'a Hir,
-    lowered: &mir::Program,
-    machine: Machine,
-) -> Result<(BTreeSet<FuncId>, Option<Mir<'a>>), Vec<Diagnostic>> {
-    let silent: Watch<'_> = &mut |_, _| {};
-    let whole = BTreeMap::new();
-    let are_all = |program: &mir::Program, found: &BTreeSet<FuncId>| {
-        let looping =
-            programs_with_large_loops(program, |_, function| mir::loop_iterators::has_iterator(function));
-        !found.is_empty() && looping.is_subset(found)
-    };
-    // No pass makes such a loop small.
-    let looping = programs_with_large_loops(lowered, verifier::code::has_huge_loop);
-    if are_all(lowered, &looping) {
-        return Ok((looping, None));
-    }
-    let mut program = lowered.clone();
-    pass::optimise(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
-    let refused = machine.refusals(hir, &program);
-    if !refused.is_empty() && !machine.calls_loops() {
-        return Err(diagnostics(refused));
-    }
-    let looping = programs_with_large_loops(&program, verifier::code::has_large_loop);
-    if are_all(&program, &looping) {
-        return Ok((looping, None));
-    }
-    // Loops that cannot become callbacks are known only after outlining.
-    pass::finish(&mut program, &whole, machine.checks, silent).map_err(|error| broken(&program, &error))?;
-    let looping = programs_with_large_loops(&program, |program, function| {
-        let is_kept = program.loops.are_called_in(function.id) && mir::loop_iterators::has_iterator(function);
-        is_kept || verifier::code::has_large_loop(program, function)
-    });
-    let first = looping.is_empty().then_some(Mir { hir, machine, program });
-    Ok((looping, first))
+/// Fails with what no frames change.
+fn definitive(refused: Vec<Refusal>) -> Result<(), Vec<Diagnostic>> {
+    if refused.is_empty() { Ok(()) } else { Err(diagnostics(refused)) }
 }
 
 fn diagnostics(refused: Vec<Refusal>) -> Vec<Diagnostic> {
     refused.into_iter().map(|(_, diagnostic)| diagnostic).collect()
-}
-
-/// The programs that run a function with a large loop, according to `has_one`: one that the verifier should check
-/// on its own, or that needs stack space in another frame.
-fn programs_with_large_loops(
-    program: &mir::Program,
-    has_one: impl Fn(&mir::Program, &mir::MirFunction) -> bool,
-) -> BTreeSet<FuncId> {
-    let mut found: BTreeSet<FuncId> = BTreeSet::new();
-    // Helpers precede their callers.
-    for function in &program.functions {
-        let calls_one = scratch::callees(function).any(|callee| found.contains(&callee));
-        if calls_one || has_one(program, function) {
-            found.insert(function.id);
-        }
-    }
-    let programs = program.functions.iter().filter(|one| one.is_program && found.contains(&one.id));
-    programs.map(|one| one.id).collect()
-}
-
-fn object(mir: &Mir<'_>, code: KernelCode<'_>) -> Result<Object, Vec<Diagnostic>> {
-    let uses_iterators = mir.program.functions.iter().any(machine::uses_iterators);
-    let loops = &mir.program.loops;
-    let passes_memory = !loops.called && !loops.pointee_bytes.is_empty();
-    let (mir, disassembly) = match mir.machine.listings {
-        Listings::Text => (mir.text(), code.text()),
-        Listings::None => (String::new(), String::new()),
-    };
-    Ok(Object { elf: code.object()?, mir, disassembly, uses_iterators, passes_memory })
 }
 
 /// Lowers the kernel half and runs all passes. `watch` sees the program before the first pass and after each
@@ -225,42 +137,38 @@ pub fn lower_watched<'a>(
     machine: impl Into<Machine>,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    lower_with(hir, split, machine.into(), &BTreeMap::new(), None, watch)
+    lower_with(hir, split, machine.into(), &BTreeSet::new(), watch)
 }
 
-/// Like [`lower_watched`], by the strategy of this number below [`STRATEGIES_COUNT`], as [`compile`] does for programs that
-/// have large loops or do not fit the stack.
+/// Like [`lower_watched`], with small frames, as [`compile`] does for programs that exceed the kernel's limits otherwise.
 ///
 /// # Errors
 /// See [`compile`].
-///
-/// # Panics
-/// If there are not so many strategies.
-pub fn lower_by_watched<'a>(
+pub fn lower_small_watched<'a>(
     hir: &'a Hir,
     split: &Split,
     machine: impl Into<Machine>,
-    strategy: usize,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    let machine = machine.into();
-    let plain = lower::lower(hir, split, machine, None)?;
-    let programs = plain.functions.iter().filter(|one| one.is_program).map(|one| one.id).collect();
-    let (efforts, plan) = Strategies::at(&programs, strategy).chosen(&plain);
-    lower_with(hir, split, machine, &efforts, plan.as_ref(), watch)
+    let small = split.kernel.iter().copied().filter(|id| hir.is_entry(*id)).collect();
+    lower_with(hir, split, machine.into(), &small, watch)
 }
 
+/// Lowers the kernel half and runs all passes; all functions of the programs in `small` get small frames.
 fn lower_with<'a>(
     hir: &'a Hir,
     split: &Split,
     machine: Machine,
-    efforts: &BTreeMap<FuncId, Effort>,
-    plan: Option<&Plan>,
+    small: &BTreeSet<FuncId>,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    let mut program = lower::lower(hir, split, machine, plan)?;
-    pass::run(&mut program, efforts, machine.checks, watch).map_err(|error| broken(&program, &error))?;
-    Ok(Mir { hir, machine, program })
+    let mut program = lower::lower(hir, split, machine, &BTreeSet::new())?;
+    let small = scratch::reached(&program.functions, small);
+    if !small.is_empty() {
+        program = lower::lower(hir, split, machine, &small)?;
+    }
+    pass::run(&mut program, &small, machine.checks, watch).map_err(|error| broken(&program, &error))?;
+    Ok(Mir { hir, machine, program, again: None })
 }
 
 /// The diagnostic for a pass that broke a function.
@@ -275,10 +183,53 @@ impl<'a> Mir<'a> {
         mir::print::program(&self.program, self.hir)
     }
 
-    /// The constructs that the machine's kernel would reject.
-    fn refusals(&self, code: &KernelCode<'_>) -> Vec<Refusal> {
-        let refused = self.machine.refusals(self.hir, &self.program);
-        if refused.is_empty() { limits::stack(self.hir, &self.program, &code.frames) } else { refused }
+    /// The object, or what the machine's kernel would reject with these frames.
+    ///
+    /// # Errors
+    /// Reports what it would reject in any case, mistakes of this compiler, and sizes that the file format cannot express.
+    fn object(
+        &self,
+        split: &Split,
+        sources: &SourceMap,
+    ) -> Result<Result<Object, Vec<Refusal>>, Vec<Diagnostic>> {
+        let program = &self.program;
+        let mut refused = self.machine.refusals(self.hir, program);
+        if !self.machine.calls_loops() {
+            definitive(std::mem::take(&mut refused))?;
+        }
+        refused.extend(pass::map_iteration_refusals(program));
+        refused.extend(limits::scratch(program));
+        if !refused.is_empty() {
+            return Ok(Err(refused));
+        }
+        let code = self.code(split, sources)?;
+        let refused = limits::stack(program, &code.frames);
+        if !refused.is_empty() {
+            return Ok(Err(refused));
+        }
+        definitive(limits::maps(self.hir, program))?;
+        self.finish(code).map(Ok)
+    }
+
+    fn finish(&self, code: KernelCode<'_>) -> Result<Object, Vec<Diagnostic>> {
+        let uses_iterators = self.program.functions.iter().any(machine::uses_iterators);
+        let loops = &self.program.loops;
+        let passes_memory = !loops.called && !loops.pointee_bytes.is_empty();
+        let again = self.again.as_ref().map(|why| format!("// compiled again, with small frames: {why}\n"));
+        let (mir, disassembly) = match self.machine.listings {
+            Listings::Text => (self.text(), code.text()),
+            Listings::None => (String::new(), String::new()),
+        };
+        let [mir, disassembly] = [mir, disassembly].map(|text| again.clone().unwrap_or_default() + &text);
+        Ok(Object { elf: code.object()?, mir, disassembly, uses_iterators, passes_memory })
+    }
+
+    /// The programs that reach a refused function.
+    fn programs_with(&self, refused: &[Refusal]) -> BTreeSet<FuncId> {
+        let functions = &self.program.functions;
+        let is_refused = |id: &FuncId| refused.iter().any(|(function, _)| function == id);
+        let programs = functions.iter().filter(|one| one.is_program).map(|one| one.id);
+        programs.filter(|program| scratch::reached(functions, [program]).iter().any(is_refused)).collect()
     }
 
     /// Selects instructions, allocates registers and emits the code.

@@ -1,12 +1,10 @@
 //! Lowers calls of helpers and the passing of their parameters.
 //!
 //! The hidden parameters come first: the address for an aggregate result, then the address of the status word
-//! if the helper may fail (`errors`), then the address of the scratch slot if the helper uses it
-//! (`kernel::scratch`). Scalars are passed by value, aggregates by the address of a copy. If there are more
-//! than five parameters in all, see `pass::pack`.
+//! if the helper may fail (`errors`). Scalars are passed by value, aggregates by the address of a copy. If there
+//! are more than five parameters in all, see `pass::pack`.
 
 use super::super::mir::{Callee, Origin, Type, Value};
-use super::super::scratch;
 use super::errors::Status;
 use super::memory::{Addr, Base};
 use super::pointer::Pointer;
@@ -43,16 +41,12 @@ impl Lowerer<'_> {
         }
         let returns_aggregate = !self.is_scalar(source.ret);
         let may_fail = self.may_fail(id);
-        let uses_scratch = self.program.uses_scratch(self.builder.id());
         let mut params = Vec::new();
         if returns_aggregate {
             params.push(("__result", Type::Ptr(Origin::Memory)));
         }
         if may_fail {
             params.push(("__status", Type::Ptr(Origin::Memory)));
-        }
-        if uses_scratch {
-            params.push(("__scratch", Type::Ptr(Origin::Entry)));
         }
         let specialization = self.specialization.clone();
         for local in source.params.iter().filter(|_| specialization.is_none()) {
@@ -67,9 +61,6 @@ impl Lowerer<'_> {
         }
         if may_fail && let Some(pointer) = values.next() {
             self.status = Status::Passed(pointer);
-        }
-        if uses_scratch && let Some(pointer) = values.next() {
-            self.scratch = Some(scratch::Base { pointer, before: None });
         }
         if let Some(specialization) = specialization {
             return self.specialized_parameters(&specialization);
@@ -165,9 +156,6 @@ impl Lowerer<'_> {
         values.extend(result_memory.map(|to| self.pointer(to)));
         let status = self.may_fail(func).then(|| self.clear_status());
         values.extend(status);
-        if self.program.uses_scratch(callee) {
-            values.extend(self.scratch.map(|scratch| scratch.pointer));
-        }
         values.extend(given);
         let ty = self.types().scalar(ret).map_or(Type::I32, int_type);
         let result = self.builder.call(ty, Callee::Function(callee), values);

@@ -42,7 +42,6 @@ mod program;
 mod queue;
 mod raise;
 mod ring;
-mod scratch;
 mod sink;
 mod specialize;
 mod stmt;
@@ -61,7 +60,7 @@ use std::rc::Rc;
 use super::machine::Machine;
 use super::mir::builder::{Builder, Variable};
 use super::mir::{self, FunctionOrigin, Origin, Type, Value};
-use super::scratch::{Base as ScratchBase, Plan, callees, move_slots, release};
+use super::scratch::callees;
 use crate::bpf::{changes_packet, helper_number, needs_stack};
 use crate::builtins::context_members::ContextStruct;
 use crate::defect;
@@ -92,7 +91,7 @@ fn impossible<T>(span: Span, what: &str) -> Lower<T> {
     Err(Box::new(Diagnostic::mistake(span, format!("the kernel half was to have {what}"))))
 }
 
-/// Lowers the kernel half. A plan says which slots go to scratch memory.
+/// Lowers the kernel half. In the functions of `small`, locals that are numbers are in memory.
 ///
 /// # Errors
 /// Reports one diagnostic for each function that has a construct no kernel program can have.
@@ -100,7 +99,7 @@ pub fn lower(
     hir: &Hir,
     split: &Split,
     machine: Machine,
-    plan: Option<&Plan>,
+    small: &BTreeSet<FuncId>,
 ) -> Result<mir::Program, Vec<Diagnostic>> {
     let inlined = inline::inlined(hir, split);
     let program = Context {
@@ -108,7 +107,7 @@ pub fn lower(
         specializations: RefCell::default(),
         hir,
         machine,
-        plan,
+        small,
         faulting: loops::faulting_functions(hir, split),
         with_defers: defer::rewritten(hir, split),
         inlined,
@@ -122,15 +121,16 @@ pub fn lower(
     for id in split.kernel.iter().filter(|id| program.is_function(**id)) {
         output.lower(&program, Wanted::Function(*id));
     }
-    let Output { functions, bases, errors, .. } = output;
+    let Output { functions, fault_results, errors, .. } = output;
     if !errors.is_empty() {
         return Err(errors);
     }
     let packet_changers = externs(hir, |helper| helper.is_some_and(changes_packet));
     let changes_packets = !packet_changers.is_empty() || functions.iter().any(linear::linearizes_packet);
-    let mut lowered = mir::Program {
+    Ok(mir::Program {
         functions,
         scratch_bytes: 0,
+        fault_results,
         next_id: FuncId::new(hir.functions.len() + program.specializations.borrow().len()),
         loops: mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() },
         arrays: program.arrays.clone(),
@@ -140,11 +140,7 @@ pub fn lower(
         given_pointers: returning_pointers(hir),
         context_has_pointers: hir.functions.iter().any(has_pointers_in_context),
         sleeping: sleeping(&program, split),
-    };
-    if let Some(plan) = plan {
-        lowered.scratch_bytes = move_slots(&mut lowered, &bases, plan);
-    }
-    Ok(lowered)
+    })
 }
 
 /// The programs that the kernel lets sleep, which are probes of user programs, and what they may use then. A program of
@@ -257,8 +253,8 @@ impl Wanted {
 #[derive(Default)]
 struct Output {
     functions: Vec<mir::MirFunction>,
-    /// Their scratch slots.
-    bases: BTreeMap<FuncId, ScratchBase>,
+    /// The results of those programs among them that end by a fault.
+    fault_results: BTreeMap<FuncId, u64>,
     errors: Vec<Diagnostic>,
     /// These, and those that they call and that call them.
     begun: BTreeSet<FuncId>,
@@ -272,14 +268,16 @@ impl Output {
         }
         defect::at(program.hir.functions[wanted.source()].span);
         match Lowerer::function(program, &wanted) {
-            Ok(Lowered { function, scratch }) => {
+            Ok(Lowered { function, fault_result }) => {
                 for id in callees(&function) {
                     match program.specialization(id) {
                         Some(one) => self.lower(program, Wanted::Specialization(one)),
                         None => self.lower(program, Wanted::Function(id)),
                     }
                 }
-                self.bases.extend(scratch.map(|base| (function.id, base)));
+                if function.is_program {
+                    self.fault_results.insert(function.id, fault_result);
+                }
                 self.functions.push(function);
             }
             // Other callers of a specialization meet its error again.
@@ -289,17 +287,18 @@ impl Output {
     }
 }
 
-/// A lowered function, and its scratch slot if it has one.
+/// A lowered function, and its result if it ends by a fault.
 struct Lowered {
     function: mir::MirFunction,
-    scratch: Option<ScratchBase>,
+    fault_result: u64,
 }
 
 /// Facts about the whole program.
 struct Context<'a> {
     hir: &'a Hir,
     machine: Machine,
-    plan: Option<&'a Plan>,
+    /// The functions in which locals that are numbers are in memory.
+    small: &'a BTreeSet<FuncId>,
     /// Functions in which a loop may reach its limit, which ends the program.
     faulting: BTreeSet<FuncId>,
     /// Functions that defer calls, as [`defer::rewritten`] returns them.
@@ -337,11 +336,6 @@ impl<'a> Context<'a> {
     /// The specialization that is this function in MIR.
     fn specialization(&self, id: FuncId) -> Option<Rc<Specialization>> {
         self.specializations.borrow().iter().find(|one| one.id == id).map(Rc::clone)
-    }
-
-    /// Whether a function takes the address of a scratch slot.
-    fn uses_scratch(&self, id: FuncId) -> bool {
-        self.plan.is_some_and(|plan| plan.uses(id))
     }
 }
 
@@ -401,7 +395,6 @@ struct Lowerer<'a> {
     builder: Builder,
     loops: Vec<loops::EnclosingLoop>,
     status: Status,
-    scratch: Option<ScratchBase>,
     pointers: Pointers,
     records: Records,
     /// The null pointer, one constant for the whole function.
@@ -477,7 +470,7 @@ impl<'a> Lowerer<'a> {
         });
         builder.set_divides_signed(program.machine.divides_signed());
         let null = builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
-        let keeps_locals = program.plan.is_some_and(|plan| plan.keeps_locals(wanted.id()));
+        let keeps_locals = program.small.contains(&wanted.id());
         let outside = Outside { loops: 0, scope: 1 };
         let mut lowerer = Lowerer {
             program,
@@ -489,7 +482,6 @@ impl<'a> Lowerer<'a> {
             builder,
             loops: Vec::new(),
             status: Status::None,
-            scratch: None,
             pointers: Pointers::new(known.kinds.clone()),
             records: Records::new(known.scopes.clone()),
             null,
@@ -502,20 +494,13 @@ impl<'a> Lowerer<'a> {
         lowerer.parameters(id)?;
         lowerer.linearize_packet(id)?;
         lowerer.load_active_buffers();
-        let claim = (is_program && program.uses_scratch(wanted.id())).then(|| lowerer.claim_scratch());
-        if let Some(claim) = claim {
-            lowerer.scratch = Some(claim.base);
-        }
-        // No record is held yet on the exit that is taken if no scratch slot is free.
         lowerer.start_records(&known.early);
         lowerer.whole_body()?;
-        let mut function = lowerer.builder.finish();
-        if let Some(claim) = claim {
-            release(&mut function, claim.base, claim.none_free);
-        }
+        let fault_result = lowerer.fault_result();
+        let function = lowerer.builder.finish();
         let early = lowerer.records.early(&known.early);
         let found = FunctionFacts { kinds: lowerer.pointers.found, scopes: lowerer.records.found, early };
-        Ok((Lowered { function, scratch: lowerer.scratch }, found))
+        Ok((Lowered { function, fault_result }, found))
     }
 
     fn types(&self) -> &'a Types {

@@ -176,6 +176,17 @@ pub fn loops(function: &MirFunction) -> Vec<IteratorLoop> {
     found
 }
 
+/// How many of these loops are nested in each, itself counted; by header. Inner loops come before those around them.
+pub fn heights(loops: &[IteratorLoop]) -> BTreeMap<Block, u32> {
+    let mut heights = BTreeMap::new();
+    for one in loops {
+        let inner = heights.iter().filter(|(header, _)| one.blocks.contains(header));
+        let height = inner.map(|(_, height)| *height).max().unwrap_or(0) + 1;
+        heights.insert(one.header, height);
+    }
+    heights
+}
+
 /// The first blocks of the iterations of a function's loops.
 pub fn iteration_entries(
     function: &MirFunction,

@@ -33,7 +33,7 @@ pub use self::loops::{KeptReason, Loops};
 pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.
 pub use crate::bpf::Size;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -407,6 +407,8 @@ pub struct Program {
     pub functions: Vec<MirFunction>,
     /// Bytes of each scratch slot; 0 if the stack holds everything.
     pub scratch_bytes: u32,
+    /// The result of each program that ends by a fault.
+    pub fault_results: BTreeMap<FuncId, u64>,
     /// The id of the next function that a pass adds.
     pub next_id: FuncId,
     /// How the large loops run.

@@ -39,15 +39,17 @@ mod tests;
 mod unroll;
 mod unused_slots;
 
-pub use loop_callbacks::refusals as map_iteration_refusals;
+pub use loop_callbacks::{refusals as map_iteration_refusals, writes_shared_stack};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Checks;
+use super::frames::{self, Frames};
 use super::mir::compact::compact;
 use super::mir::flow::Flow;
 use super::mir::verify::{VerifyError, verify, verify_packed};
 use super::mir::{MirFunction, Program};
+use super::scratch;
 use super::verifier::code::{may_follow_all_paths, on_all_paths};
 use super::verifier::rules::{
     backtracked_addresses, dead_slots, linked_scalars, loop_carried, precise_constants, return_ranges,
@@ -122,6 +124,9 @@ const INLINE: &str = "inline";
 /// The loop unrolling pass: runs once for each program, after the program is optimised.
 const UNROLL: &str = "unroll";
 
+/// The pass that moves stack slots to scratch memory: runs once, after the program is optimised.
+const SCRATCH: &str = "scratch";
+
 /// The pass that replaces reads of task ids: runs once, before loop bodies are outlined.
 const SLEEP: &str = "sleep";
 const TASK_IDS: &str = "task_ids";
@@ -143,40 +148,6 @@ const KERNEL_POINTERS: &str = "kernel_pointers";
 /// An observer of a program after lowering and after each pass that changed it; it gets the name of the pass.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
-/// The optimisation effort for a function: how much stack the passes may use to make its code smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
-    /// All passes: functions are inlined, and values are kept for later uses.
-    Full,
-    /// Only the passes that make no frame larger.
-    SmallFrames,
-    /// All passes; large helpers and bodies of large loops become functions that the verifier checks on their
-    /// own.
-    Outlined(Bodies),
-}
-
-/// The selection of large loops whose bodies become functions. Each takes a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bodies {
-    /// All large loops of the function.
-    All,
-    /// Every other level of nested loops: those around one level of loops, around three, and so on.
-    EveryOther,
-    /// No loops; their bodies stay inline.
-    None,
-}
-
-impl Effort {
-    /// The passes that run before loop bodies are outlined.
-    fn first(self) -> Passes {
-        match self {
-            Effort::Full => Passes::All,
-            Effort::SmallFrames => Passes::SmallFrames,
-            Effort::Outlined(_) => Passes::Unmixed,
-        }
-    }
-}
-
 /// A selection of the passes that run repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passes {
@@ -191,6 +162,17 @@ enum Passes {
 const SMALL_FRAMES: &[&str] =
     &["redundant_params", "const_fold", "address_folding", "dead_stores", "simplify_cfg", "dce"];
 
+impl Passes {
+    /// The passes for a function whose frame is there.
+    fn of(frames: Frames) -> Passes {
+        match frames {
+            Frames::OnStack | Frames::LargeMoved => Passes::All,
+            Frames::Shared => Passes::Unmixed,
+            Frames::Small => Passes::SmallFrames,
+        }
+    }
+}
+
 /// The passes that [`Passes::Unmixed`] leaves out.
 const MIXES_LOOPS: &[&str] = &["tail_merge"];
 
@@ -200,6 +182,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     std::iter::once(LOWERING).chain(each).chain([
         INLINE,
         UNROLL,
+        SCRATCH,
         TASK_IDS,
         OUTLINE,
         CALLBACKS,
@@ -208,66 +191,90 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ])
 }
 
-/// Runs all passes on all functions until nothing changes. Functions that are not in `efforts` get full
-/// effort.
+/// Runs all passes on all functions until nothing changes. The functions of `small` get small frames.
 ///
 /// # Errors
 /// Reports the pass after which a rule of MIR was violated, which is a bug of this compiler.
 pub fn run(
     program: &mut Program,
-    efforts: &BTreeMap<FuncId, Effort>,
+    small: &BTreeSet<FuncId>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
-    optimise(program, efforts, checks, watch)?;
-    finish(program, efforts, checks, watch)
+    let mut settled = optimise(program, small, checks, watch)?;
+    program.loops.with_map_iteration = loop_callbacks::with_map_iteration(program);
+    let frames = frames::chosen(program, small);
+    let moved = scratch::move_slots(program, &frames);
+    if !moved.is_empty() {
+        watch(SCRATCH, program);
+    }
+    for at in 0..program.functions.len() {
+        let function = &program.functions[at];
+        check(function, SCRATCH, checks)?;
+        let known = settled.entry(function.id).or_default();
+        if moved.contains(&function.id) {
+            *known = 0;
+        }
+        improve(program, at, Passes::of(frames_of(&frames, function)), known, checks, watch)?;
+    }
+    finish(program, &frames, checks, watch)
 }
 
-/// Runs the passes that run before loop bodies are outlined.
-///
-/// # Errors
-/// See [`run`].
-pub fn optimise(
+/// Runs the passes for which it does not matter where frames are. Returns for each function the passes that would find
+/// nothing.
+fn optimise(
     program: &mut Program,
-    efforts: &BTreeMap<FuncId, Effort>,
+    small: &BTreeSet<FuncId>,
     checks: Checks,
     watch: Watch<'_>,
-) -> Result<(), VerifyError> {
+) -> Result<BTreeMap<FuncId, Settled>, VerifyError> {
     watch(LOWERING, program);
     let calls = inline::calls(program);
+    let mut all_settled = BTreeMap::new();
     for at in 0..program.functions.len() {
-        check(&program.functions[at], LOWERING, checks)?;
         let function = &program.functions[at];
-        let effort = effort_for(efforts, function);
-        let passes = effort.first();
-        let may_unroll = passes == Passes::All && function.is_program && unroll::has_loop(function);
-        let first = if may_unroll { Passes::Unmixed } else { passes };
+        let (id, is_small) = (function.id, small.contains(&function.id));
+        check(function, LOWERING, checks)?;
         let mut settled = 0;
-        improve(program, at, first, &mut settled, checks, watch)?;
-        if effort != Effort::SmallFrames && inline::run(program, at, &calls) {
+        improve(program, at, first_passes(&program.functions[at], is_small), &mut settled, checks, watch)?;
+        if !is_small && inline::run(program, at, &calls) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
             settled = 0;
-            improve(program, at, first, &mut settled, checks, watch)?;
+            improve(
+                program,
+                at,
+                first_passes(&program.functions[at], is_small),
+                &mut settled,
+                checks,
+                watch,
+            )?;
         }
-        if may_unroll {
+        let function = &program.functions[at];
+        if !is_small && function.is_program && unroll::has_loop(function) {
             unroll_small(program, at, &mut settled, checks, watch)?;
-            improve(program, at, passes, &mut settled, checks, watch)?;
         }
+        all_settled.insert(id, settled);
     }
     if inline::drop_unreached(program) {
         watch(INLINE, program);
     }
-    Ok(())
+    Ok(all_settled)
+}
+
+/// The passes that run before it is known where a function's frame is.
+fn first_passes(function: &MirFunction, is_small: bool) -> Passes {
+    match is_small {
+        true => Passes::SmallFrames,
+        false if unroll::has_loop(function) => Passes::Unmixed,
+        false => Passes::All,
+    }
 }
 
 /// Outlines loop bodies where the verifier or the kernel needs that, and runs the last passes.
-///
-/// # Errors
-/// See [`run`].
-pub fn finish(
+fn finish(
     program: &mut Program,
-    efforts: &BTreeMap<FuncId, Effort>,
+    frames: &BTreeMap<FuncId, Frames>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
@@ -280,10 +287,10 @@ pub fn finish(
         program.functions.iter().try_for_each(|function| check(function, TASK_IDS, checks))?;
         improve(program, 0, Passes::All, &mut 0, checks, watch)?;
     }
-    outline_all(program, efforts, checks, watch)?;
+    outline_all(program, frames, checks, watch)?;
     program.loops.with_map_iteration = loop_callbacks::with_map_iteration(program);
     if program.loops.called || !program.loops.with_map_iteration.is_empty() {
-        call_all(program, efforts, checks, watch)?;
+        call_all(program, frames, checks, watch)?;
     }
     if pack::run(program) {
         watch(PACK, program);
@@ -314,8 +321,8 @@ fn make_numbers(program: &mut Program, checks: Checks, watch: Watch<'_>) -> Resu
     Ok(())
 }
 
-fn effort_for(efforts: &BTreeMap<FuncId, Effort>, function: &MirFunction) -> Effort {
-    efforts.get(&function.id).copied().unwrap_or(Effort::Full)
+fn frames_of(frames: &BTreeMap<FuncId, Frames>, function: &MirFunction) -> Frames {
+    frames.get(&function.id).copied().unwrap_or(Frames::OnStack)
 }
 
 /// Unrolls the small loops of a function, if it has no other loops and the verifier can follow all paths
@@ -351,20 +358,20 @@ fn unroll_small(
     Ok(())
 }
 
-/// Outlines loop bodies and large helpers, in the functions with [`Effort::Outlined`].
+/// Outlines loop bodies and large helpers, in the functions with [`Frames::Shared`].
 fn outline_all(
     program: &mut Program,
-    efforts: &BTreeMap<FuncId, Effort>,
+    frames: &BTreeMap<FuncId, Frames>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
-        let Effort::Outlined(bodies) = effort_for(efforts, &program.functions[at]) else {
+        if frames_of(frames, &program.functions[at]) != Frames::Shared {
             at += 1;
             continue;
-        };
-        let added = outline_loops::run(program, at, bodies);
+        }
+        let added = outline_loops::run(program, at);
         if outline_loops::outline_helper(program, at + added) || added > 0 {
             watch(OUTLINE, program);
             for changed in at..=at + added {
@@ -380,15 +387,15 @@ fn outline_all(
 /// Replaces the loops in all functions by calls.
 fn call_all(
     program: &mut Program,
-    efforts: &BTreeMap<FuncId, Effort>,
+    frames: &BTreeMap<FuncId, Frames>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
         let function = &program.functions[at];
-        let effort = effort_for(efforts, function);
-        let passes = if program.is_body(function.id) { Passes::Unmixed } else { effort.first() };
+        let own = Passes::of(frames_of(frames, function));
+        let passes = if program.is_body(function.id) { Passes::Unmixed } else { own };
         let (added, changed) = loop_callbacks::run(program, at);
         if changed {
             watch(CALLBACKS, program);

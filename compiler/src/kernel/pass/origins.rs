@@ -59,6 +59,20 @@ impl Origins<'_> {
         joined
     }
 
+    /// The values of which a pointer is always one, but for distances and null checks.
+    pub fn of_pointer(&self, pointer: Value) -> Vec<Value> {
+        let (mut seen, mut open, mut found) = (BTreeSet::new(), vec![pointer], Vec::new());
+        while let Some(pointer) = open.pop() {
+            for value in self.joined(pointer).into_iter().filter(|value| seen.insert(*value)) {
+                match self.definitions[value] {
+                    Some(Op::PtrAdd(base, _) | Op::NonNull(base)) => open.push(*base),
+                    _ => found.push(value),
+                }
+            }
+        }
+        found
+    }
+
     /// The same as [`Origins::of`], without the operands of other operations.
     pub fn until(&self, mut open: Vec<Value>, is_last: impl Fn(&Op) -> bool) -> IndexVec<Value, bool> {
         let mut found = IndexVec::filled(self.definitions.len(), false);

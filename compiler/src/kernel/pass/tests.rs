@@ -43,6 +43,7 @@ fn optimised(function: MirFunction) -> MirFunction {
     let mut program = Program {
         functions: vec![function],
         scratch_bytes: 0,
+        fault_results: BTreeMap::new(),
         arrays: Vec::new(),
         packet_changers: BTreeSet::new(),
         changes_packets: false,
@@ -54,7 +55,7 @@ fn optimised(function: MirFunction) -> MirFunction {
         loops: Loops::default(),
     };
     settles(program.clone());
-    run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})
+    run(&mut program, &BTreeSet::new(), Checks::EveryStage, &mut |_, _| {})
         .expect("the rules of MIR are kept");
     let own = program.functions.iter().position(|one| one.origin == FunctionOrigin::Script);
     program.functions.remove(own.expect("no pass removes it"))
@@ -770,6 +771,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
     let mut program = Program {
         functions: vec![callee.finish(), caller],
         scratch_bytes: 0,
+        fault_results: BTreeMap::new(),
         arrays: Vec::new(),
         packet_changers: BTreeSet::new(),
         changes_packets: false,
@@ -780,7 +782,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         next_id: FuncId::new(2),
         loops: Loops::default(),
     };
-    run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})
+    run(&mut program, &BTreeSet::new(), Checks::EveryStage, &mut |_, _| {})
         .expect("the rules of MIR are kept");
     assert_eq!(program.functions.len(), 1);
     assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);

@@ -206,3 +206,24 @@ fn arguments_that_no_register_has_are_on_the_stack() {
         }
     }
 }
+
+#[test]
+fn a_second_compilation_stands_in_the_listings_with_its_reason() {
+    let script = |numbers: usize| {
+        let each = |text: &dyn Fn(usize) -> String| (0..numbers).map(text).collect::<Vec<_>>().join("\n");
+        let read = each(&|at| format!("var n{at}: u32 = time_ns() as u32"));
+        let written = each(&|at| format!("kept[{at}] = n{at}"));
+        perf_program(&format!("var kept: u32[{numbers}]"), &format!("{read}\n{written}\nreturn 0"))
+    };
+    let once = object(&script(8));
+    for text in [once.mir(), once.disassembly()] {
+        assert!(!text.contains("compiled again"), "{text}");
+    }
+    // All are read before the first one is written, and each takes 8 bytes of the frame.
+    let twice = object(&script(100));
+    for text in [twice.mir(), twice.disassembly()] {
+        let first = text.lines().next().expect("a listing");
+        assert!(first.starts_with("// compiled again, with small frames: "), "{first}");
+        assert!(first.contains("bytes of stack; the limit is 512"), "{first}");
+    }
+}

@@ -4,7 +4,7 @@ use ks_compiler::hir::Hir;
 use ks_compiler::kernel::mir::{Program, print};
 use ks_compiler_testing::interp::{Environment, InterpError, Outcome, Plain, run};
 
-use crate::mir::{scripts, stages, stages_by_strategies, tree};
+use crate::mir::{scripts, stages, stages_with_small_frames, tree};
 
 const MAX_ITERATIONS: i32 = 2000;
 const FUEL: u64 = 2_000_000;
@@ -41,7 +41,7 @@ fn every_pass_keeps_what_a_case_does() {
             Err(InterpError::Fault(why)) if why.ends_with("runs no programs on packets") => continue,
             expected => expected.unwrap_or_else(|stuck| panic!("{name}: {stuck}")),
         };
-        for (pass, program) in stages.into_iter().chain(stages_by_strategies(&hir)) {
+        for (pass, program) in stages.into_iter().chain(stages_with_small_frames(&hir)) {
             let found = outcome(&hir, &program);
             assert!(
                 found.as_ref() == Ok(&expected),

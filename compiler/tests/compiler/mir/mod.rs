@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ks_compiler::hir::Hir;
 use ks_compiler::kernel::mir::Program;
-use ks_compiler::kernel::{STRATEGIES_COUNT, lower_by_watched, lower_watched};
+use ks_compiler::kernel::{lower_small_watched, lower_watched};
 use ks_compiler::pipeline;
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
@@ -36,14 +36,11 @@ fn tree(script: &str) -> Hir {
     checked.hir.unwrap_or_else(|| panic!("{errors:?} in\n{script}"))
 }
 
-/// Returns the stages of the program by each strategy for programs with large loops or frames.
-fn stages_by_strategies(hir: &Hir) -> Vec<(&'static str, Program)> {
+/// Returns the same stages with small frames, as a program has them that does not fit the stack otherwise.
+fn stages_with_small_frames(hir: &Hir) -> Vec<(&'static str, Program)> {
     let mut stages = Vec::new();
-    for strategy in 0..STRATEGIES_COUNT {
-        let watch = &mut |name: &'static str, program: &Program| stages.push((name, program.clone()));
-        let lowered = lower_by_watched(hir, &split(hir), Arch::X86_64, strategy, watch);
-        lowered.unwrap_or_else(|errors| panic!("strategy {strategy}: {errors:#?}"));
-    }
+    let watch = &mut |name: &'static str, program: &Program| stages.push((name, program.clone()));
+    lower_small_watched(hir, &split(hir), Arch::X86_64, watch).unwrap_or_else(|errors| panic!("{errors:#?}"));
     stages
 }
 

@@ -430,6 +430,7 @@ fn program(seed: u64) -> Program {
     Program {
         functions: (0..FUNCTIONS).map(make).collect(),
         scratch_bytes: 0,
+        fault_results: BTreeMap::new(),
         arrays: Vec::new(),
         packet_changers: BTreeSet::new(),
         changes_packets: false,
@@ -459,7 +460,7 @@ fn check(seed: u64, called: bool) -> Result<bool, String> {
     program.loops.called = called;
     let mut stages = Vec::new();
     let mut keep = |name, program: &Program| stages.push((name, program.clone()));
-    run_passes(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut keep)
+    run_passes(&mut program, &BTreeSet::new(), Checks::EveryStage, &mut keep)
         .map_err(|error| error.to_string())?;
     let entered = FuncId::new(FUNCTIONS - 1);
     let outcome = |program: &Program| run(program, entered, &[None], &around(), &mut Plain, FUEL);

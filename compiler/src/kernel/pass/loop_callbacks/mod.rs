@@ -93,6 +93,19 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
     (added, !attempted.is_empty())
 }
 
+/// Whether a loop of a function that is to be called writes to stack memory that other code uses: such a loop can be
+/// called only if that memory is no stack.
+pub fn writes_shared_stack(program: &Program, function: &MirFunction) -> bool {
+    if !program.loops.are_called_in(function.id) {
+        return false;
+    }
+    let receivers = Receivers::of(program);
+    loops(function).iter().any(|one| {
+        let (own, _) = own_slots(function, one, |inst| !one.reads_iteration(inst));
+        StackPointers::new(function, &receivers, &own).writes(one)
+    })
+}
+
 /// The next loop that was not attempted, inner ones before those around them; `None` for one that is never
 /// repeated. Where number iterators stay, only map iterations.
 fn next_loop(

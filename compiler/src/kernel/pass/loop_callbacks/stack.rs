@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::iterator_loops::IteratorLoop;
+use crate::kernel::mir::loop_iterators::is_step;
 use crate::kernel::mir::{Callee, Helper, Inst, MirFunction, Op, Origin, Program, Slot, Type, Value};
 
 /// The functions that may get a pointer to their caller's stack.
@@ -97,10 +98,10 @@ impl<'a> StackPointers<'a> {
         self.function.blocks[self.function.entry()].params.contains(&value)
     }
 
-    /// Whether a loop may write to stack memory other than its own.
+    /// Whether a loop may write to stack memory other than its own. The iterators of inner loops are none of it.
     pub fn writes(&self, one: &IteratorLoop) -> bool {
         let blocks = one.blocks.iter().map(|block| &self.function.blocks[*block]);
-        blocks.flat_map(|data| &data.insts).any(|inst| self.inst_writes(inst))
+        blocks.flat_map(|data| &data.insts).any(|inst| !is_step(inst) && self.inst_writes(inst))
     }
 
     fn inst_writes(&self, inst: &Inst) -> bool {

@@ -18,14 +18,14 @@ mod pointees;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Bodies;
 use super::region::{
     BodyMaker, Captures, Entrance, ExitFacts, Form, PacketTests, Region, SharedMemory, Source, dispatch,
     own_slots,
 };
 use crate::hir::FuncId;
 use crate::index::IndexVec;
-use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
+use crate::kernel::limits::free_frames;
+use crate::kernel::mir::iterator_loops::{IteratorLoop, heights, loops};
 use crate::kernel::mir::loop_iterators::LoopIterator;
 use crate::kernel::mir::{
     Block, Callee, FunctionOrigin, Helper, Inst, KeptReason, MAX_ARGS, MapSymbol, MirFunction, Op, Origin,
@@ -38,12 +38,23 @@ use parameters::Parameters;
 use pointees::Pointees;
 
 /// Outlines the bodies of large loops of a function, which come before it. Returns how many.
-pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
+///
+/// Each takes a frame. Where a nest of loops has more levels than frames are left, some levels stay inside of others.
+pub fn run(program: &mut Program, at: usize) -> usize {
     let mut added = 0;
     let mut attempted = BTreeSet::new();
+    let free = free_frames(program, program.functions[at].id);
     LoopIterator::give_entries(&mut program.functions[at]);
-    let heights = heights(&loops(&program.functions[at]));
-    while let Some(mut one) = next_loop(program, at + added, bodies, &heights, &mut attempted) {
+    let heights = heights(&large_loops(program, at));
+    let levels = heights.values().copied().max().unwrap_or(0);
+    let step = levels.div_ceil(free.max(1)).max(1);
+    let wanted: BTreeSet<Block> =
+        heights.into_iter().filter(|(_, height)| height % step == 0).map(|(header, _)| header).collect();
+    let next = |program: &Program, at: usize, attempted: &mut BTreeSet<Block>| {
+        let mut large = large_loops(program, at).into_iter().filter(|one| wanted.contains(&one.header));
+        large.find(|one| attempted.insert(one.header))
+    };
+    while let Some(mut one) = next(program, at + added, &mut attempted) {
         let id = program.next_id;
         if !one.absorb_ends(&mut program.functions[at + added]) {
             continue;
@@ -59,37 +70,9 @@ pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
     added
 }
 
-/// How many loops are nested in a loop, itself counted; by header.
-fn heights(loops: &[IteratorLoop]) -> BTreeMap<Block, u32> {
-    let mut heights = BTreeMap::new();
-    // Inner loops come before those around them.
-    for one in loops {
-        let inner = heights.iter().filter(|(header, _)| one.blocks.contains(header));
-        let height = inner.map(|(_, height)| *height).max().unwrap_or(0) + 1;
-        heights.insert(one.header, height);
-    }
-    heights
-}
-
-fn next_loop(
-    program: &Program,
-    at: usize,
-    bodies: Bodies,
-    heights: &BTreeMap<Block, u32>,
-    attempted: &mut BTreeSet<Block>,
-) -> Option<IteratorLoop> {
+fn large_loops(program: &Program, at: usize) -> Vec<IteratorLoop> {
     let function = &program.functions[at];
-    let wanted = |one: &IteratorLoop| {
-        let height = heights.get(&one.header).copied().unwrap_or(1);
-        match bodies {
-            Bodies::All => true,
-            Bodies::EveryOther => height % 2 == 0,
-            Bodies::None => false,
-        }
-    };
-    let mut large =
-        loops(function).into_iter().filter(|one| wanted(one) && is_large(program, function, &one.blocks));
-    large.find(|one| attempted.insert(one.header))
+    loops(function).into_iter().filter(|one| is_large(program, function, &one.blocks)).collect()
 }
 
 /// What an outlined function needs of the program.
