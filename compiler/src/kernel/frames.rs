@@ -1,8 +1,8 @@
 //! Decides where the frames of a program's functions are: on the stack, or in scratch memory (`scratch`).
 //!
-//! The decision is made once, when the program is optimised, and from what it needs then. What registers spill is known
-//! only after register allocation: a program that exceeds the kernel's limits nevertheless is compiled once more, with
-//! small frames. Of 6,000 random scripts that happens to 34.
+//! The decision is made once, before the passes where it is certain, else when they have run, and from what the program
+//! needs then. What registers spill is known only after register allocation: a program that exceeds the kernel's limits
+//! nevertheless is compiled once more, with small frames. Of 6,000 random scripts that happens to 34.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::limits::{STACK_BYTES, deepest_chain};
 use super::mir::{MirFunction, Program};
 use super::pass::writes_shared_stack;
 use super::scratch::reached;
-use super::verifier::code::has_large_loop;
+use super::verifier::code::{has_huge_loop, has_large_loop};
 use crate::hir::FuncId;
 
 /// Bytes of the stack that are left to spilled registers.
@@ -43,17 +43,27 @@ impl Frames {
     }
 }
 
-/// The frames of all functions that a program reaches; a function that several programs reach has what the most demanding
-/// one needs. `small` are the functions that must have small frames.
-pub fn chosen(program: &Program, small: &BTreeSet<FuncId>) -> BTreeMap<FuncId, Frames> {
+/// The frames that are certain before all passes: those of functions that must have small ones (`small`), and of programs
+/// with loops that no pass makes small. What is in scratch memory from the start is in no register.
+pub fn certain(program: &Program, small: &BTreeSet<FuncId>) -> BTreeMap<FuncId, Frames> {
+    let functions = &program.functions;
+    let huge = functions.iter().filter(|one| has_huge_loop(program, one)).map(|one| one.id).collect();
+    let own = |entry: &MirFunction, parts: &BTreeSet<FuncId>| match small.contains(&entry.id) {
+        true => Some(Frames::Small),
+        false if !parts.is_disjoint(&huge) => Some(Frames::Shared),
+        false => None,
+    };
+    of_all(functions, own)
+}
+
+/// The frames of all functions that a program reaches, when the program is optimised.
+pub fn chosen(program: &Program, certain: &BTreeMap<FuncId, Frames>) -> BTreeMap<FuncId, Frames> {
     let functions = &program.functions;
     let slots = functions.iter().map(|one| (one.id, one.slot_bytes)).collect();
     let sharing = sharing(program);
-    let mut frames = BTreeMap::new();
-    for entry in functions.iter().filter(|one| one.is_program) {
-        let parts = reached(functions, [&entry.id]);
-        let own = if small.contains(&entry.id) {
-            Frames::Small
+    let own = |entry: &MirFunction, parts: &BTreeSet<FuncId>| {
+        let found = if let Some(certain) = certain.get(&entry.id) {
+            *certain
         } else if !parts.is_disjoint(&sharing) {
             Frames::Shared
         } else if deepest_chain(functions, &slots, entry) + SPILLS > STACK_BYTES {
@@ -61,6 +71,23 @@ pub fn chosen(program: &Program, small: &BTreeSet<FuncId>) -> BTreeMap<FuncId, F
         } else {
             Frames::OnStack
         };
+        Some(found)
+    };
+    let mut frames = of_all(functions, own);
+    frames.extend(certain);
+    frames
+}
+
+/// The frames that programs have by `own`, which gets the functions that one reaches; a function that several programs
+/// reach has what the most demanding one needs.
+fn of_all(
+    functions: &[MirFunction],
+    own: impl Fn(&MirFunction, &BTreeSet<FuncId>) -> Option<Frames>,
+) -> BTreeMap<FuncId, Frames> {
+    let mut frames = BTreeMap::new();
+    for entry in functions.iter().filter(|one| one.is_program) {
+        let parts = reached(functions, [&entry.id]);
+        let Some(own) = own(entry, &parts) else { continue };
         for part in parts {
             let part = frames.entry(part).or_insert(own);
             *part = own.max(*part);

@@ -63,21 +63,21 @@ pub fn deepest_chain(
 
 /// The frames that are left for bodies of loops of a function, in each program that reaches it.
 pub fn free_frames(program: &Program, id: FuncId) -> u32 {
+    let functions = &program.functions;
+    let mut frames: BTreeMap<FuncId, u32> = BTreeMap::new();
     let mut most = 0;
-    for entry in program.functions.iter().filter(|one| one.is_program) {
-        if reached(&program.functions, [&entry.id]).contains(&id) {
-            most = most.max(frames_of_calls(program, entry.id) + u32::from(entry.is_called));
+    // Helpers precede their callers.
+    for function in functions {
+        let below = callees(function).filter_map(|callee| frames.get(&callee)).max().copied().unwrap_or(0);
+        let is_called = program.loops.are_called_in(function.id);
+        let nested = if is_called { heights(&loops(function)).into_values().max() } else { None };
+        let own = 1 + nested.unwrap_or(0) + below;
+        if function.is_program && reached(functions, [&function.id]).contains(&id) {
+            most = most.max(own + u32::from(function.is_called));
         }
+        frames.insert(function.id, own);
     }
     MAX_FRAMES.saturating_sub(most)
-}
-
-/// The frames of a function's deepest call chain, with those of loops that are to be called.
-fn frames_of_calls(program: &Program, id: FuncId) -> u32 {
-    let Some(function) = program.functions.iter().find(|one| one.id == id) else { return 0 };
-    let below = callees(function).map(|callee| frames_of_calls(program, callee)).max();
-    let nested = heights(&loops(function)).into_values().max().filter(|_| program.loops.are_called_in(id));
-    1 + nested.unwrap_or(0) + below.unwrap_or(0)
 }
 
 /// Refuses programs whose functions need more scratch memory than the kernel gives.

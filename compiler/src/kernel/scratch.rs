@@ -19,7 +19,7 @@ mod slots;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::frames::Frames;
-use super::mir::{Callee, MirFunction, Op, Origin, Program, Slot, Type, Value};
+use super::mir::{Callee, Helper, MapSymbol, MirFunction, Op, Origin, Program, Slot, Type, Value};
 use crate::hir::FuncId;
 pub use slots::Compact;
 use slots::{Moved, movable};
@@ -39,8 +39,11 @@ pub const NUMBER_OFFSET: i16 = 8;
 /// the values of per-CPU maps.
 pub const MAX_BYTES: u32 = 32 << 10;
 
-/// Moves slots of functions to scratch memory, as their frames say. Returns the functions that use it: those and
-/// their callers. The bytes that a scratch slot needs (`Program::scratch_bytes`) may exceed [`MAX_BYTES`].
+/// The name of the parameter that is the address of the scratch slot.
+const PARAMETER: &str = "__scratch";
+
+/// Moves slots of functions to scratch memory, as their frames say. Returns the functions that use it for that: those
+/// and their callers, which may have a scratch slot already. The bytes that a scratch slot needs (`Program::scratch_bytes`) may exceed [`MAX_BYTES`].
 pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> BTreeSet<FuncId> {
     let Program { functions, need_stack, .. } = program;
     let moved = functions.iter().filter_map(|function| {
@@ -57,10 +60,17 @@ pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> B
             users.insert(function.id);
         }
     }
+    let bases: BTreeMap<FuncId, Option<Value>> = functions
+        .iter()
+        .filter(|function| users.contains(&function.id))
+        .map(|function| (function.id, scratch_slot(function)))
+        .collect();
+    let first = program.scratch_bytes.max(HEAD_BYTES);
     let mut starts: BTreeMap<FuncId, u32> = BTreeMap::new();
-    for function in functions.iter_mut().rev().filter(|function| users.contains(&function.id)) {
+    for function in functions.iter_mut().rev() {
+        let Some(known) = bases.get(&function.id) else { continue };
         let slots = moved.get(&function.id).cloned().unwrap_or_default();
-        let start = starts.get(&function.id).copied().unwrap_or(HEAD_BYTES);
+        let start = starts.get(&function.id).copied().unwrap_or(first);
         let positions = Compact::new(function, |slot| slots.contains(&slot));
         let end = start.saturating_add(positions.bytes);
         for callee in callees(function) {
@@ -68,27 +78,52 @@ pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> B
             *other = end.max(*other);
         }
         program.scratch_bytes = end.max(program.scratch_bytes);
-        let base = function.values.push(Type::Ptr(Origin::Entry));
+        let base = known.unwrap_or_else(|| function.values.push(Type::Ptr(Origin::Entry)));
         Moved { start, slots, positions }.apply(function, base);
-        pass_on(function, base, &users);
+        pass_on(function, base, |id| bases.get(&id) == Some(&None));
+        if known.is_some() {
+            continue;
+        }
         if function.is_program {
             let faulted = program.fault_results.get(&function.id).copied().unwrap_or_default();
             let none_free = claim::claim(function, base, faulted, program.loops.called);
             claim::release(function, base, none_free);
         } else {
             let entry = function.entry();
-            function.params.insert(0, "__scratch".into());
+            function.params.insert(0, PARAMETER.into());
             function.blocks[entry].params.insert(0, base);
         }
     }
     users
 }
 
-/// Passes the address of the scratch slot to the functions that use it.
-fn pass_on(function: &mut MirFunction, base: Value, users: &BTreeSet<FuncId>) {
+/// The address of the function's scratch slot: the result of claiming one, or a parameter.
+pub fn scratch_slot(function: &MirFunction) -> Option<Value> {
+    let ops = function.definitions();
+    let is_claimed = |value: Value| match ops[value] {
+        Some(Op::Call { callee: Callee::Helper(Helper::MapLookup), args }) => {
+            matches!(ops[args[0]], Some(Op::MapAddr(MapSymbol::Scratch)))
+        }
+        _ => false,
+    };
+    let entry = Type::Ptr(Origin::Entry);
+    let is_given = function.params.first().is_some_and(|name| name == PARAMETER);
+    let param = function.blocks[function.entry()].params.first().copied().filter(|_| is_given);
+    let param = param.filter(|value| function.values[*value] == entry);
+    let insts = function.reverse_postorder().into_iter().flat_map(|block| &function.blocks[block].insts);
+    let defined = insts.into_iter().find_map(|inst| match inst.op {
+        Op::NonNull(value) if is_claimed(value) => inst.result,
+        Op::Load { .. } => inst.result.filter(|result| function.values[*result] == entry),
+        _ => None,
+    });
+    param.or(defined)
+}
+
+/// Passes the address of the scratch slot to functions.
+fn pass_on(function: &mut MirFunction, base: Value, want: impl Fn(FuncId) -> bool) {
     for inst in function.blocks.iter_mut().flat_map(|block| &mut block.insts) {
         if let Op::Call { callee: Callee::Function(id), args } = &mut inst.op
-            && users.contains(id)
+            && want(*id)
         {
             args.insert(0, base);
         }

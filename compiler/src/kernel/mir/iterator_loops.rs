@@ -176,6 +176,14 @@ pub fn loops(function: &MirFunction) -> Vec<IteratorLoop> {
     found
 }
 
+/// The loop of this header, if it is one.
+pub fn loop_of(function: &MirFunction, header: Block) -> Option<IteratorLoop> {
+    let order = function.reverse_postorder();
+    let predecessors = function.predecessors(&order);
+    let dominators = Dominators::of(&order, &predecessors);
+    natural_loop(function, &predecessors, &dominators, header)
+}
+
 /// How many of these loops are nested in each, itself counted; by header. Inner loops come before those around them.
 pub fn heights(loops: &[IteratorLoop]) -> BTreeMap<Block, u32> {
     let mut heights = BTreeMap::new();
@@ -259,7 +267,6 @@ fn asks(inst: &Inst) -> bool {
 
 /// The values by which the iterations of a header read their item in some blocks.
 fn iteration(function: &MirFunction, header: Block, blocks: &BTreeSet<Block>) -> Option<Iteration> {
-    let ops = function.definitions();
     let next = function.blocks[header].insts.iter().find(|inst| asks(inst))?;
     let (item, Op::Call { callee, args }) = (next.result?, &next.op) else { return None };
     let insts = || blocks.iter().flat_map(|block| &function.blocks[*block].insts);
@@ -268,6 +275,7 @@ fn iteration(function: &MirFunction, header: Block, blocks: &BTreeSet<Block>) ->
     if *callee != Callee::MapIter(MapIter::Next) {
         return Some(Iteration::Number(checked));
     }
+    let ops = function.definitions();
     let slot = |value: &Value| match ops[*value] {
         Some(Op::StackAddr { slot, .. }) => Some(*slot),
         _ => None,

@@ -75,17 +75,22 @@ impl LoopIterator {
     /// All iterators of a function.
     pub fn all(function: &MirFunction) -> Vec<LoopIterator> {
         let addresses = addresses(function);
-        let order = function.reverse_postorder();
+        let mut steps: Vec<(IterStep, Slot, Block, &Inst)> = Vec::new();
+        for block in function.reverse_postorder() {
+            let of_block = function.blocks[block].insts.iter();
+            steps.extend(of_block.filter_map(|inst| {
+                let (step, slot) = call(inst, &addresses)?;
+                Some((step, slot, block, inst))
+            }));
+        }
         let blocks_that = |wanted: IterStep, slot: Slot| {
-            let calls = |block: &&Block| {
-                let insts = &function.blocks[**block].insts;
-                insts.iter().any(|inst| call(inst, &addresses) == Some((wanted, slot)))
-            };
-            order.iter().filter(calls).copied().collect::<Vec<_>>()
+            let calls = steps.iter().filter(|(step, of, ..)| (*step, *of) == (wanted, slot));
+            let mut blocks: Vec<Block> = calls.map(|(_, _, block, _)| *block).collect();
+            blocks.dedup();
+            blocks
         };
         let mut found = Vec::new();
-        for inst in order.iter().flat_map(|block| &function.blocks[*block].insts) {
-            let Some((IterStep::New, slot)) = call(inst, &addresses) else { continue };
+        for (_, slot, _, inst) in steps.iter().copied().filter(|(step, ..)| *step == IterStep::New) {
             let over = match &inst.op {
                 Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), args } => Over::Numbers(args[2]),
                 Op::Call { callee: Callee::MapIter(MapIter::New), args } => Over::Map(args[1]),

@@ -124,7 +124,8 @@ const INLINE: &str = "inline";
 /// The loop unrolling pass: runs once for each program, after the program is optimised.
 const UNROLL: &str = "unroll";
 
-/// The pass that moves stack slots to scratch memory: runs once, after the program is optimised.
+/// The pass that moves stack slots to scratch memory: runs before the first passes where frames are certain, and when the
+/// program is optimised.
 const SCRATCH: &str = "scratch";
 
 /// The pass that replaces reads of task ids: runs once, before loop bodies are outlined.
@@ -201,57 +202,64 @@ pub fn run(
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
-    let mut settled = optimise(program, small, checks, watch)?;
+    watch(LOWERING, program);
+    program.functions.iter().try_for_each(|function| check(function, LOWERING, checks))?;
+    let certain = frames::certain(program, small);
+    move_slots(program, &certain, checks, watch)?;
+    let mut settled = optimise(program, &certain, checks, watch)?;
     program.loops.with_map_iteration = loop_callbacks::with_map_iteration(program);
-    let frames = frames::chosen(program, small);
-    let moved = scratch::move_slots(program, &frames);
-    if !moved.is_empty() {
-        watch(SCRATCH, program);
+    let frames = frames::chosen(program, &certain);
+    let mut chosen = frames.clone();
+    chosen.retain(|function, _| !certain.contains_key(function));
+    for moved in move_slots(program, &chosen, checks, watch)? {
+        settled.remove(&moved);
     }
     for at in 0..program.functions.len() {
         let function = &program.functions[at];
-        check(function, SCRATCH, checks)?;
         let known = settled.entry(function.id).or_default();
-        if moved.contains(&function.id) {
-            *known = 0;
-        }
         improve(program, at, Passes::of(frames_of(&frames, function)), known, checks, watch)?;
     }
     finish(program, &frames, checks, watch)
+}
+
+/// Moves stack slots to scratch memory. Returns the functions that changed.
+fn move_slots(
+    program: &mut Program,
+    frames: &BTreeMap<FuncId, Frames>,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<BTreeSet<FuncId>, VerifyError> {
+    let moved = scratch::move_slots(program, frames);
+    if !moved.is_empty() {
+        watch(SCRATCH, program);
+        program.functions.iter().try_for_each(|function| check(function, SCRATCH, checks))?;
+    }
+    Ok(moved)
 }
 
 /// Runs the passes for which it does not matter where frames are. Returns for each function the passes that would find
 /// nothing.
 fn optimise(
     program: &mut Program,
-    small: &BTreeSet<FuncId>,
+    certain: &BTreeMap<FuncId, Frames>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<BTreeMap<FuncId, Settled>, VerifyError> {
-    watch(LOWERING, program);
     let calls = inline::calls(program);
     let mut all_settled = BTreeMap::new();
     for at in 0..program.functions.len() {
-        let function = &program.functions[at];
-        let (id, is_small) = (function.id, small.contains(&function.id));
-        check(function, LOWERING, checks)?;
+        let id = program.functions[at].id;
+        let frames = certain.get(&id).copied();
         let mut settled = 0;
-        improve(program, at, first_passes(&program.functions[at], is_small), &mut settled, checks, watch)?;
-        if !is_small && inline::run(program, at, &calls) {
+        improve(program, at, first_passes(&program.functions[at], frames), &mut settled, checks, watch)?;
+        if frames != Some(Frames::Small) && inline::run(program, at, &calls) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
             settled = 0;
-            improve(
-                program,
-                at,
-                first_passes(&program.functions[at], is_small),
-                &mut settled,
-                checks,
-                watch,
-            )?;
+            improve(program, at, first_passes(&program.functions[at], frames), &mut settled, checks, watch)?;
         }
         let function = &program.functions[at];
-        if !is_small && function.is_program && unroll::has_loop(function) {
+        if frames.is_none() && function.is_program && unroll::has_loop(function) {
             unroll_small(program, at, &mut settled, checks, watch)?;
         }
         all_settled.insert(id, settled);
@@ -262,12 +270,12 @@ fn optimise(
     Ok(all_settled)
 }
 
-/// The passes that run before it is known where a function's frame is.
-fn first_passes(function: &MirFunction, is_small: bool) -> Passes {
-    match is_small {
-        true => Passes::SmallFrames,
-        false if unroll::has_loop(function) => Passes::Unmixed,
-        false => Passes::All,
+/// The passes that run while it may not be certain where a function's frame is.
+fn first_passes(function: &MirFunction, certain: Option<Frames>) -> Passes {
+    match certain {
+        Some(frames) => Passes::of(frames),
+        None if unroll::has_loop(function) => Passes::Unmixed,
+        None => Passes::All,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::hir::FuncId;
 use crate::index::IndexVec;
-use crate::kernel::mir::iterator_loops::loops;
+use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
 use crate::kernel::mir::{
     Block, BlockData, Callee, FunctionOrigin, Inst, MirFunction, Op, Program, Target, Terminator,
 };
@@ -86,6 +86,15 @@ pub fn has_large_loop(program: &Program, function: &MirFunction) -> bool {
     let is_callback = program.loops.are_called_in(function.id) && function.origin == FunctionOrigin::Callback;
     is_callback && is_large(program, function, &function.reverse_postorder())
         || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
+}
+
+/// Whether a function has, before all passes, a loop with so many decisions that it stays large.
+pub fn has_huge_loop(program: &Program, function: &MirFunction) -> bool {
+    let mut known = BTreeMap::new();
+    let mut is_huge = |one: &IteratorLoop| {
+        decisions(program, function, &one.blocks, &mut known) > 8 * MAX_DECISIONS_ITERATED
+    };
+    loops(function).iter().any(&mut is_huge)
 }
 
 /// Whether there are too many decisions in blocks of a function, and in what they call, for a loop body.

@@ -40,7 +40,7 @@ use super::region::{BodyMaker, Captures, Region, SharedMemory, own_slots};
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::limits::STACK_BYTES;
-use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
+use crate::kernel::mir::iterator_loops::{IteratorLoop, loop_of, loops};
 use crate::kernel::mir::loop_iterators::{LoopIterator, is_step};
 use crate::kernel::mir::{
     Callee, FunctionOrigin, Helper, Inst, KeptReason, MirFunction, Op, Program, Slot, Terminator, Value,
@@ -118,7 +118,7 @@ fn next_loop(
     let open = open.filter(|one| !attempted.contains(&one.slot) && (is_called || one.is_over_map()));
     // The header of a loop precedes those of inner loops.
     let next = open.max_by_key(|one| order.iter().position(|block| Some(*block) == one.header))?;
-    let natural = loops(function).into_iter().find(|natural| Some(natural.header) == next.header);
+    let natural = next.header.and_then(|header| loop_of(function, header));
     Some((next, natural))
 }
 

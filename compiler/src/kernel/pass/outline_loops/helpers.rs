@@ -18,7 +18,7 @@ use crate::kernel::mir::{
     Type, Value,
 };
 use crate::kernel::pass::region::{BodyMaker, Offset, SharedMemory};
-use crate::kernel::scratch::MAX_BYTES;
+use crate::kernel::scratch::{MAX_BYTES, scratch_slot};
 use crate::kernel::verifier::code::is_large;
 
 /// A large helper, and how it is called as a body.
@@ -72,8 +72,7 @@ impl LargeHelper {
         let blocks = function.reverse_postorder().into_iter().collect();
         let pointee_bytes = &program.loops.pointee_bytes;
         let pointees = Pointees { function, blocks: &blocks, ops: &ops, pointee_bytes };
-        let is_scratch = |value: &Value| function.values[*value] == Type::Ptr(Origin::Entry);
-        let base = given.iter().copied().find(is_scratch)?;
+        let base = scratch_slot(function)?;
         let by_number = program.loops.called;
         let mut parameters = Parameters { base, context: None, pointers: Vec::new(), by_number };
         let mut memory = SharedMemory::after(program.scratch_bytes);

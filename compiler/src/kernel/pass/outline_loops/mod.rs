@@ -28,10 +28,9 @@ use crate::kernel::limits::free_frames;
 use crate::kernel::mir::iterator_loops::{IteratorLoop, heights, loops};
 use crate::kernel::mir::loop_iterators::LoopIterator;
 use crate::kernel::mir::{
-    Block, Callee, FunctionOrigin, Helper, Inst, KeptReason, MAX_ARGS, MapSymbol, MirFunction, Op, Origin,
-    Program, Target, Type, Value,
+    Block, FunctionOrigin, Inst, KeptReason, MAX_ARGS, MirFunction, Op, Origin, Program, Target, Type, Value,
 };
-use crate::kernel::scratch::MAX_BYTES;
+use crate::kernel::scratch::{MAX_BYTES, scratch_slot};
 use crate::kernel::verifier::code::is_large;
 pub(super) use helpers::run as outline_helper;
 use parameters::Parameters;
@@ -363,25 +362,4 @@ fn before_call(region: &Region<'_>) -> Vec<Inst> {
         Some(Inst { result: Some(*value), op: op.clone(), span: region.function.span })
     });
     constants.chain(tests.into_iter().chain(loads).cloned()).collect()
-}
-
-/// The address of the function's scratch slot: the result of claiming one, or a parameter.
-fn scratch_slot(function: &MirFunction) -> Option<Value> {
-    let ops = function.definitions();
-    let is_claimed = |value: Value| match ops[value] {
-        Some(Op::Call { callee: Callee::Helper(Helper::MapLookup), args }) => {
-            matches!(ops[args[0]], Some(Op::MapAddr(MapSymbol::Scratch)))
-        }
-        _ => false,
-    };
-    let entry = Type::Ptr(Origin::Entry);
-    let params = &function.blocks[function.entry()].params;
-    let param = params.iter().copied().find(|value| function.values[*value] == entry);
-    let insts = function.reverse_postorder().into_iter().flat_map(|block| &function.blocks[block].insts);
-    let defined = insts.into_iter().find_map(|inst| match inst.op {
-        Op::NonNull(value) if is_claimed(value) => inst.result,
-        Op::Load { .. } => inst.result.filter(|result| function.values[*result] == entry),
-        _ => None,
-    });
-    param.or(defined)
 }
