@@ -44,16 +44,26 @@ impl Frames {
 }
 
 /// The frames that are certain before all passes: those of functions that must have small ones (`small`), and of programs
-/// with loops that no pass makes small. What is in scratch memory from the start is in no register.
+/// with loops that no pass makes small. What is in scratch memory from the start is in no register. Programs that share a
+/// function with such a one have a scratch slot, too.
 pub fn certain(program: &Program, small: &BTreeSet<FuncId>) -> BTreeMap<FuncId, Frames> {
     let functions = &program.functions;
     let huge = functions.iter().filter(|one| has_huge_loop(program, one)).map(|one| one.id).collect();
-    let own = |entry: &MirFunction, parts: &BTreeSet<FuncId>| match small.contains(&entry.id) {
+    let mut frames = of_all(functions, |entry, parts| match small.contains(&entry.id) {
         true => Some(Frames::Small),
-        false if !parts.is_disjoint(&huge) => Some(Frames::Shared),
-        false => None,
-    };
-    of_all(functions, own)
+        false => (!parts.is_disjoint(&huge)).then_some(Frames::Shared),
+    });
+    loop {
+        let own = |entry: &MirFunction, parts: &BTreeSet<FuncId>| {
+            let shares = parts.iter().any(|part| frames.contains_key(part));
+            frames.get(&entry.id).copied().or_else(|| shares.then_some(Frames::Shared))
+        };
+        let more = of_all(functions, own);
+        if more.len() == frames.len() {
+            return frames;
+        }
+        frames = more;
+    }
 }
 
 /// The frames of all functions that a program reaches, when the program is optimised.

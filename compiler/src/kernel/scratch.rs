@@ -42,8 +42,8 @@ pub const MAX_BYTES: u32 = 32 << 10;
 /// The name of the parameter that is the address of the scratch slot.
 const PARAMETER: &str = "__scratch";
 
-/// Moves slots of functions to scratch memory, as their frames say. Returns the functions that use it for that: those
-/// and their callers, which may have a scratch slot already. The bytes that a scratch slot needs (`Program::scratch_bytes`) may exceed [`MAX_BYTES`].
+/// Moves slots of functions to scratch memory, as their frames say. Returns the functions that use it: those and
+/// their callers. The bytes that a scratch slot needs (`Program::scratch_bytes`) may exceed [`MAX_BYTES`].
 pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> BTreeSet<FuncId> {
     let Program { functions, need_stack, .. } = program;
     let moved = functions.iter().filter_map(|function| {
@@ -60,17 +60,10 @@ pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> B
             users.insert(function.id);
         }
     }
-    let bases: BTreeMap<FuncId, Option<Value>> = functions
-        .iter()
-        .filter(|function| users.contains(&function.id))
-        .map(|function| (function.id, scratch_slot(function)))
-        .collect();
-    let first = program.scratch_bytes.max(HEAD_BYTES);
     let mut starts: BTreeMap<FuncId, u32> = BTreeMap::new();
-    for function in functions.iter_mut().rev() {
-        let Some(known) = bases.get(&function.id) else { continue };
+    for function in functions.iter_mut().rev().filter(|function| users.contains(&function.id)) {
         let slots = moved.get(&function.id).cloned().unwrap_or_default();
-        let start = starts.get(&function.id).copied().unwrap_or(first);
+        let start = starts.get(&function.id).copied().unwrap_or(HEAD_BYTES);
         let positions = Compact::new(function, |slot| slots.contains(&slot));
         let end = start.saturating_add(positions.bytes);
         for callee in callees(function) {
@@ -78,12 +71,9 @@ pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> B
             *other = end.max(*other);
         }
         program.scratch_bytes = end.max(program.scratch_bytes);
-        let base = known.unwrap_or_else(|| function.values.push(Type::Ptr(Origin::Entry)));
+        let base = function.values.push(Type::Ptr(Origin::Entry));
         Moved { start, slots, positions }.apply(function, base);
-        pass_on(function, base, |id| bases.get(&id) == Some(&None));
-        if known.is_some() {
-            continue;
-        }
+        pass_on(function, base, &users);
         if function.is_program {
             let faulted = program.fault_results.get(&function.id).copied().unwrap_or_default();
             let none_free = claim::claim(function, base, faulted, program.loops.called);
@@ -119,11 +109,11 @@ pub fn scratch_slot(function: &MirFunction) -> Option<Value> {
     param.or(defined)
 }
 
-/// Passes the address of the scratch slot to functions.
-fn pass_on(function: &mut MirFunction, base: Value, want: impl Fn(FuncId) -> bool) {
+/// Passes the address of the scratch slot to the functions that use it.
+fn pass_on(function: &mut MirFunction, base: Value, users: &BTreeSet<FuncId>) {
     for inst in function.blocks.iter_mut().flat_map(|block| &mut block.insts) {
         if let Op::Call { callee: Callee::Function(id), args } = &mut inst.op
-            && want(*id)
+            && users.contains(id)
         {
             args.insert(0, base);
         }
