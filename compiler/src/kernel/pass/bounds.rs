@@ -1,5 +1,7 @@
 //! Unsigned bounds of numbers, from definitions and comparisons.
 
+use std::borrow::Borrow;
+
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Condition, Op, Size, Type, Value};
 
@@ -20,13 +22,17 @@ pub fn greatest(width: u32) -> u64 {
 
 /// The bounds that a number's definition proves, also to the verifier, which knows nothing of the result of a
 /// division.
-pub fn proven(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value) -> Bounds {
+pub fn proven(
+    ops: &IndexVec<Value, Option<impl Borrow<Op>>>,
+    types: &IndexVec<Value, Type>,
+    value: Value,
+) -> Bounds {
     proven_by(ops, types, value, &|_| true)
 }
 
 /// Like [`proven`], using only the definitions of values for which `counts` returns true.
 pub fn proven_by(
-    ops: &IndexVec<Value, Option<Op>>,
+    ops: &IndexVec<Value, Option<impl Borrow<Op>>>,
     types: &IndexVec<Value, Type>,
     value: Value,
     counts: &dyn Fn(Value) -> bool,
@@ -53,16 +59,20 @@ impl Bounds {
 }
 
 /// The definitions from which bounds are derived.
-struct DefinitionBounds<'a> {
-    ops: &'a IndexVec<Value, Option<Op>>,
+struct DefinitionBounds<'a, O> {
+    ops: &'a IndexVec<Value, Option<O>>,
     types: &'a IndexVec<Value, Type>,
     counts: &'a dyn Fn(Value) -> bool,
 }
 
-impl DefinitionBounds<'_> {
+impl<O: Borrow<Op>> DefinitionBounds<'_, O> {
+    fn op(&self, value: Value) -> Option<&Op> {
+        self.ops[value].as_ref().map(Borrow::borrow)
+    }
+
     fn constant(&self, value: Value) -> Option<u64> {
-        match self.ops[value] {
-            Some(Op::Const(bits)) => Some(bits),
+        match self.op(value) {
+            Some(Op::Const(bits)) => Some(*bits),
             _ => None,
         }
     }
@@ -74,7 +84,7 @@ impl DefinitionBounds<'_> {
         }
         let Some(depth) = depth.checked_sub(1) else { return whole };
         let of = |value: Value| self.most(value, depth);
-        let found = match &self.ops[value] {
+        let found = match self.op(value) {
             _ if !(self.counts)(value) => whole,
             Some(op) if op.is_test() => 1,
             Some(Op::Load { size: Size::B, .. }) => 0xff,
@@ -83,7 +93,7 @@ impl DefinitionBounds<'_> {
             Some(Op::ZeroExtend(inner)) => match of(*inner) {
                 // The verifier does not even know that the upper half of a remainder or a loop-carried number
                 // is zero.
-                most if most == greatest(32) && !matches!(self.ops[*inner], Some(Op::Load { .. })) => whole,
+                most if most == greatest(32) && !matches!(self.op(*inner), Some(Op::Load { .. })) => whole,
                 most => most,
             },
             Some(Op::Truncate(inner)) => of(*inner),

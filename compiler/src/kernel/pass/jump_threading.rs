@@ -57,16 +57,24 @@ fn thread(function: &mut MirFunction, flow: &Flow, most: usize) -> (usize, Optio
     let known = Threader { flow, constants: constants(function), users: users(function, &flow.order) };
     let (mut touched, mut merged) = (BTreeSet::new(), BTreeSet::new());
     let mut threads = 0;
-    for join in flow.order.iter().copied() {
+    let entry = function.entry();
+    for join in flow.order.iter().copied().filter(|block| *block != entry) {
+        let data = &function.blocks[join];
+        if !matches!(data.term, Terminator::Branch { .. }) || !only_asks(data) {
+            continue;
+        }
         let own = defined(function, join);
         // Its values have other uses than before, or some of them are new.
         if own.iter().any(|value| merged.contains(value) || value.index() >= known.users.len()) {
             continue;
         }
         let decided = known.decided(function, join);
+        if decided.is_empty() {
+            continue;
+        }
         let next = function.blocks[join].term.successors();
         let around: Vec<Block> = next.chain(decided.iter().map(|(from, _)| *from)).chain([join]).collect();
-        if decided.is_empty() || around.iter().any(|block| touched.contains(block)) {
+        if around.iter().any(|block| touched.contains(block)) {
             continue;
         }
         let is_used_behind = own.iter().any(|value| known.outside(*value, join).next().is_some());
@@ -123,11 +131,16 @@ impl Threader<'_> {
         let data = &function.blocks[join];
         let Terminator::Branch { cond, then, otherwise } = &data.term else { return Vec::new() };
         // A branch on a constant is left to `simplify_cfg`.
-        if join == function.entry() || !only_asks(data) || self.constant(*cond).is_some() {
+        if self.constant(*cond).is_some() {
             return Vec::new();
         }
         let defined_here =
             data.params.contains(cond) || data.insts.iter().any(|inst| inst.result == Some(*cond));
+        // Another branch on it would prove it.
+        let is_new = cond.index() >= self.users.len();
+        if !defined_here && !is_new && self.outside(*cond, join).next().is_none() {
+            return Vec::new();
+        }
         let predecessors = self.flow.predecessors[join].iter();
         let answers = predecessors.filter_map(|from| {
             let answer = if defined_here {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::is_checked;
 use crate::kernel::mir::iterator_loops::IteratorLoop;
-use crate::kernel::mir::{Block, Callee, KeptReason, MirFunction, Op, Type, Value};
+use crate::kernel::mir::{Block, Callee, Inst, KeptReason, MirFunction, Op, Type, Value};
 
 /// Whether an operation can be rematerialised after a loop. The context that a packet edge is loaded from is
 /// defined before the loop.
@@ -20,11 +20,10 @@ pub fn extend(function: &mut MirFunction, one: &mut IteratorLoop) -> Result<(), 
     let sizes = sizes(function);
     let pointers = loop {
         let pointers = pointers(function, one, &sizes);
+        let receiving = receiving(function, one, &pointers);
         let is_wanted = |block: &Block| {
             let is_outside = !one.blocks.contains(block) && *block != one.header;
-            is_outside
-                && (last_use(function, *block, &pointers).is_some()
-                    || receives(function, one, *block, &pointers))
+            is_outside && (receiving.contains(block) || last_use(function, *block, &pointers).is_some())
         };
         let wanted: Vec<Block> = function.reverse_postorder().into_iter().filter(is_wanted).collect();
         if wanted.is_empty() {
@@ -65,13 +64,17 @@ fn pointers(function: &MirFunction, one: &IteratorLoop, sizes: &BTreeSet<Value>)
 }
 
 fn last_use(function: &MirFunction, block: Block, pointers: &BTreeSet<Value>) -> Option<usize> {
-    let insts = &function.blocks[block].insts;
-    insts.iter().rposition(|inst| inst.op.operands().iter().any(|value| pointers.contains(value)))
+    let reads_one = |inst: &Inst| {
+        let mut found = false;
+        inst.op.each_operand(|value| found |= pointers.contains(&value));
+        found
+    };
+    function.blocks[block].insts.iter().rposition(reads_one)
 }
 
-/// Whether the loop passes one of its pointers to a block.
-fn receives(function: &MirFunction, one: &IteratorLoop, block: Block, pointers: &BTreeSet<Value>) -> bool {
+/// The blocks to which the loop passes one of its pointers.
+fn receiving(function: &MirFunction, one: &IteratorLoop, pointers: &BTreeSet<Value>) -> BTreeSet<Block> {
     let targets = one.blocks.iter().flat_map(|from| function.blocks[*from].term.targets());
-    let mut here = targets.filter(|target| target.block == block);
-    here.any(|target| target.args.iter().any(|arg| pointers.contains(arg)))
+    let passing = targets.filter(|target| target.args.iter().any(|arg| pointers.contains(arg)));
+    passing.map(|target| target.block).collect()
 }

@@ -68,7 +68,7 @@ impl LargeHelper {
     fn new(program: &Program, function: &MirFunction) -> Option<LargeHelper> {
         function.ret.bits()?;
         let given = function.blocks[function.entry()].params.clone();
-        let ops = function.definitions().iter().map(|op| op.cloned()).collect();
+        let ops = function.definitions();
         let blocks = function.reverse_postorder().into_iter().collect();
         let pointee_bytes = &program.loops.pointee_bytes;
         let pointees = Pointees { function, blocks: &blocks, ops: &ops, pointee_bytes };

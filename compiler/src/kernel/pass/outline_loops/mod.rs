@@ -23,7 +23,6 @@ use super::region::{
     own_slots,
 };
 use crate::hir::FuncId;
-use crate::index::IndexVec;
 use crate::kernel::limits::free_frames;
 use crate::kernel::mir::iterator_loops::{IteratorLoop, heights, loops};
 use crate::kernel::mir::loop_iterators::LoopIterator;
@@ -112,7 +111,6 @@ struct ScratchForm<'a> {
     packet_tests: BTreeMap<Value, (u32, Value)>,
     pointee_bytes: &'a BTreeMap<FuncId, Vec<u32>>,
     tests: OnceCell<PacketTests>,
-    ops: OnceCell<IndexVec<Value, Option<Op>>>,
 }
 
 impl<'a> ScratchForm<'a> {
@@ -129,7 +127,6 @@ impl<'a> ScratchForm<'a> {
             packet_tests: BTreeMap::new(),
             pointee_bytes: &program.loops.pointee_bytes,
             tests: OnceCell::new(),
-            ops: OnceCell::new(),
         };
         let blocks = &region.one.blocks;
         let mut insts = blocks.iter().flat_map(|block| &region.function.blocks[*block].insts);
@@ -163,10 +160,10 @@ impl<'a> ScratchForm<'a> {
         if region.one.is_key(value) {
             return Err(KeptReason::Pointer);
         }
-        let ops = self.ops.get_or_init(|| region.ops.iter().map(|op| op.cloned()).collect());
         let blocks = region.one.blocks.iter().copied().chain([region.one.header]).collect();
         let pointee_bytes = self.pointee_bytes;
-        let pointees = Pointees { function: region.function, blocks: &blocks, ops, pointee_bytes };
+        let pointees =
+            Pointees { function: region.function, blocks: &blocks, ops: &region.ops, pointee_bytes };
         let bytes = pointees.pointer(value).ok_or(KeptReason::Pointer)?;
         self.parameters.pointers.push(parameters::Pointer { value, bytes, is_tested: false });
         Ok(Source::Form)

@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub struct Pointees<'a> {
     pub function: &'a MirFunction,
     pub blocks: &'a BTreeSet<Block>,
-    pub ops: &'a IndexVec<Value, Option<Op>>,
+    pub ops: &'a IndexVec<Value, Option<&'a Op>>,
     /// The pointee sizes of the last parameters of other outlined functions.
     pub pointee_bytes: &'a BTreeMap<FuncId, Vec<u32>>,
 }
@@ -33,13 +33,13 @@ impl Pointees<'_> {
     /// The same for a pointer at an offset from it.
     fn bytes(&self, pointer: Value, at: u64) -> Option<u64> {
         let data = &self.function.blocks;
-        let is_passed = |block: &Block| data[*block].term.operands().contains(&pointer);
+        let is_passed = |block: &Block| data[*block].term.reads(pointer);
         if at > MAX_BYTES || self.blocks.iter().any(is_passed) {
             return None;
         }
         let mut most = at;
         for inst in self.blocks.iter().flat_map(|block| &data[*block].insts) {
-            if inst.op.operands().contains(&pointer) {
+            if inst.op.reads(pointer) {
                 most = most.max(self.used_by(inst, pointer, at)?);
             }
         }
@@ -76,7 +76,7 @@ impl Pointees<'_> {
 
     /// The maximum of an index times an element size, or of a sum of such products.
     fn most(&self, value: Value) -> Option<u64> {
-        match &self.ops[value] {
+        match self.ops[value] {
             Some(Op::Binary(BinaryOp::Add, a, b)) => self.most(*a)?.checked_add(self.most(*b)?),
             Some(Op::Binary(BinaryOp::Mul, a, b)) => self.most(*a)?.checked_mul(self.most(*b)?),
             Some(Op::Binary(BinaryOp::Shl, a, b)) => {

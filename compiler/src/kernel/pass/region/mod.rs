@@ -144,14 +144,17 @@ impl<'a> Region<'a> {
         read
     }
 
-    /// The values that code after the loop reads.
+    /// The values of the loop that code after it reads, and others that its header and its exits pass on.
     fn read_after(&self) -> BTreeSet<Value> {
+        let mut is_own = IndexVec::filled(self.function.values.len(), false);
+        self.params().iter().chain(&self.defined).for_each(|value| is_own[*value] = true);
         let mut read = BTreeSet::new();
         for block in self.function.reverse_postorder() {
             let data = &self.function.blocks[block];
             if !self.one.blocks.contains(&block) && block != self.one.header {
-                read.extend(data.insts.iter().flat_map(|inst| inst.op.operands()));
-                read.extend(data.term.operands());
+                let mut reads = |value: Value| read.extend(is_own[value].then_some(value));
+                data.insts.iter().for_each(|inst| inst.op.each_operand(&mut reads));
+                data.term.each_operand(&mut reads);
             }
         }
         let ended = self.function.blocks[self.one.header].term.targets();
@@ -406,12 +409,12 @@ impl Captures {
         let function = region.function;
         let origins = Origins::new(function);
         let decides = origins.deciding(function);
-        let ops = region.ops.iter().map(|op| op.cloned()).collect();
         let carried = region.params().iter().zip(&self.carried).filter(|(_, offset)| offset.is_some());
         let passed = self.incoming.keys().chain(self.results.keys()).chain(carried.map(|(param, _)| param));
         for value in passed.filter(|value| decides[**value] && region.is_number(**value)) {
             let joined = origins.joined(*value);
-            let most = joined.iter().map(|one| bounds::proven(&ops, &function.values, *one).most).max();
+            let most =
+                joined.iter().map(|one| bounds::proven(&region.ops, &function.values, *one).most).max();
             if let Some(most) = most.filter(|most| *most < i32::MAX as u64) {
                 self.bounds.insert(*value, most + 1);
             }
