@@ -11,12 +11,15 @@ use crate::kernel::mir::{
     Value, ssa_repair,
 };
 use crate::kernel::pass::region::{
-    BodyMaker, Captures, Entrance, ExitFacts, Form, HiddenZeros, Offset, PacketTests, Region, SharedMemory,
-    Source, dispatch, is_test,
+    Bases, BodyMaker, Captures, Entrance, ExitFacts, Form, HiddenZeros, Offset, PacketTests, Region,
+    SharedMemory, Source, dispatch, is_test,
 };
 
-/// A body that shares words of its caller's stack frame.
+/// A body that shares words of its caller's stack frame. Where the caller has a scratch slot, numbers are there: the
+/// words are pointers then, the first one to the scratch slot.
 pub struct CallbackForm<'a> {
+    /// The address of the caller's scratch slot.
+    scratch: Option<Value>,
     /// The stack slots that only the body uses.
     slots: &'a BTreeSet<Slot>,
     /// Numbers that are 0, of which the verifier must not know that.
@@ -47,13 +50,17 @@ impl<'a> CallbackForm<'a> {
         slots: &'a BTreeSet<Slot>,
         zeros: BTreeSet<Value>,
         surroundings: &Surroundings,
-        memory: &mut SharedMemory,
+        (scratch, memory): (Option<Value>, &mut SharedMemory),
     ) -> CallbackForm<'a> {
         let (function, one) = (region.function, region.one);
+        if scratch.is_some() {
+            memory.allocate(Type::Ptr(Origin::Entry));
+        }
         let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
         let accesses_packet = insts.any(|inst| matches!(inst.op, Op::InPacket { .. }));
         let untested = accesses_packet.then(|| PacketTests::new(function).untested(function, &one.blocks));
         CallbackForm {
+            scratch,
             slots,
             zeros,
             unknown: one.is_map_iteration().then(|| memory.allocate(Type::I64)),
@@ -114,24 +121,24 @@ impl<'a> CallbackForm<'a> {
         let unset = wanted.iter().filter(|(value, _, first)| value != first);
         words.extend(unset.map(|(_, offset, first)| Word { offset: *offset, first: *first }));
         words.extend(self.code.map(|offset| Word { offset, first: zero }));
-        let (base, hidden) = self.run(region, captures, &words, (over, id), running, function);
+        let (bases, hidden) = self.run(region, captures, &words, (over, id), running, function);
         let mut known = BTreeMap::new();
         let (mut found, mut first) = (Vec::new(), Vec::new());
         for (value, offset, before) in wanted {
             let ty = function.values[value];
-            found.push(captures.read(function, running, (value, ty), (base, offset), Some(&hidden)));
+            found.push(captures.read(function, running, (value, ty), (bases, offset), hidden.as_ref()));
             first.push(before);
             let param = function.values.push(ty);
             function.blocks[after].params.push(param);
             known.insert(value, param);
         }
         let code = self.code.map(|offset| {
-            let code = function.append_load(running, Type::I32, base, offset);
-            found.push(function.append(
-                running,
-                Type::I32,
-                Op::Opaque { value: code, zero: hidden.of(Type::I32) },
-            ));
+            let mut code = function.append_load(running, Type::I32, bases.numbers, offset);
+            if let Some(zeros) = &hidden {
+                let hidden = Op::Opaque { value: code, zero: zeros.of(Type::I32) };
+                code = function.append(running, Type::I32, hidden);
+            }
+            found.push(code);
             first.push(zero);
             let param = function.values.push(Type::I32);
             function.blocks[after].params.push(param);
@@ -160,8 +167,8 @@ impl<'a> CallbackForm<'a> {
         }
     }
 
-    /// Appends the call of the iterations. Returns the address of the words, and what hides their contents: the
-    /// verifier may believe to know them.
+    /// Appends the call of the iterations. Returns the addresses of what they share with the caller, and what hides
+    /// numbers there: the verifier may believe to know them, if they are on the stack.
     ///
     /// In a program with map iterations it does not know either that words are 0 before the first iteration: what
     /// iterations leave in some of them on some paths would be another state for each set of words otherwise.
@@ -175,24 +182,33 @@ impl<'a> CallbackForm<'a> {
         (over, id): (Over, FuncId),
         at: Block,
         function: &mut MirFunction,
-    ) -> (Value, HiddenZeros) {
-        let size = captures.memory.end.max(8);
+    ) -> (Bases, Option<HiddenZeros>) {
+        let size = captures.memory.pointers_end.unwrap_or(captures.memory.end).max(8);
         let slot = function.slots.push(SlotData { size, position: self.frame });
         function.slot_bytes = function.slot_bytes.max(self.frame + size);
-        let base = function.append(at, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+        let pointers = function.append(at, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+        let bases = Bases { numbers: self.scratch.unwrap_or(pointers), pointers };
+        if let Some(scratch) = self.scratch {
+            function.append_store(at, scratch, pointers, 0);
+        }
         for (value, offset) in &captures.incoming {
+            let base = bases.of(function.values[*value]);
             function.append_store(at, *value, base, *offset);
         }
         let is_zero = |word: &Word| !region.params().contains(&word.first);
         let hides = self.unknown.is_some() || self.with_map_iteration && words.iter().any(is_zero);
-        let hidden = hides.then(|| {
+        let hidden = (hides && self.scratch.is_none()).then(|| {
             let random = Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() };
             let number = function.append(at, Type::I64, random);
             if let Some(offset) = self.unknown {
-                function.append_store(at, number, base, offset);
+                function.append_store(at, number, bases.numbers, offset);
             }
             HiddenZeros::new(function, at, number)
         });
+        if let (Some(offset), Some(scratch)) = (self.unknown, self.scratch) {
+            let zero = function.append(at, Type::I64, Op::Const(0));
+            function.append_store(at, zero, scratch, offset);
+        }
         for word in words {
             let ty = function.values[word.first];
             let first = match &hidden {
@@ -200,7 +216,7 @@ impl<'a> CallbackForm<'a> {
                 Some(zeros) => zeros.of(ty),
                 None => function.append(at, ty, Op::Const(0)),
             };
-            function.append_store(at, first, base, word.offset);
+            function.append_store(at, first, bases.of(ty), word.offset);
         }
         let callback = function.append(at, Type::Ptr(Origin::Function), Op::FunctionAddr(id));
         let flags = function.append(at, Type::I64, Op::Const(0));
@@ -208,15 +224,15 @@ impl<'a> CallbackForm<'a> {
             Over::Numbers(iterations) => (Helper::Loop, iterations),
             Over::Map(map) => (Helper::ForEachMapElem, map),
         };
-        let call = Op::Call { callee: Callee::Helper(helper), args: vec![over, callback, base, flags] };
+        let call = Op::Call { callee: Callee::Helper(helper), args: vec![over, callback, pointers, flags] };
         let ran = function.append(at, Type::I64, call);
-        (base, HiddenZeros::new(function, at, ran))
+        (bases, self.scratch.is_none().then(|| HiddenZeros::new(function, at, ran)))
     }
 }
 
 impl Form for CallbackForm<'_> {
     fn source(&mut self, region: &Region<'_>, value: Value) -> Result<Source, KeptReason> {
-        if self.zeros.contains(&value) {
+        if self.zeros.contains(&value) || self.scratch == Some(value) {
             return Ok(Source::Form);
         }
         let ty = region.function.values[value];
@@ -228,6 +244,9 @@ impl Form for CallbackForm<'_> {
             // Other stack slots are in the caller's frame.
             let is_known = match op {
                 Op::StackAddr { slot, .. } => self.slots.contains(slot),
+                Op::PtrAdd(pointer, distance) if self.scratch == Some(*pointer) => {
+                    region.ops[*distance].is_some_and(Op::is_known_at_load)
+                }
                 op => op.is_known_at_load(),
             };
             if is_edge || is_invalidated || is_known || is_checked(&region.ops, op) || is_test(op) {
@@ -254,7 +273,7 @@ impl Form for CallbackForm<'_> {
                 let number = maker.body.append(block, Type::I32, Op::Truncate(index));
                 let reads = region.unmoved().filter(|inst| matches!(inst.op, Op::Load { .. }));
                 maker.values.extend(reads.filter_map(|inst| Some((inst.result?, number))));
-                (base, index)
+                (base, Some(index))
             }
             Iteration::MapEntry { entries, keys } => {
                 maker.param(block, Type::I64);
@@ -262,24 +281,30 @@ impl Form for CallbackForm<'_> {
                 let base = maker.param(block, Type::Ptr(Origin::Stack));
                 maker.values.extend(keys.iter().map(|own| (*own, key)));
                 maker.values.extend(entries.iter().map(|own| (*own, entry)));
-                let offset = self.unknown.unwrap_or_default();
-                (base, maker.body.append_load(block, Type::I64, base, offset))
+                (base, None)
             }
         };
+        let mut bases = Bases::one(base);
+        if let Some(scratch) = self.scratch {
+            bases.numbers = maker.body.append_load(block, Type::Ptr(Origin::Entry), base, 0);
+            maker.values.insert(scratch, bases.numbers);
+        }
+        let offset = self.unknown.unwrap_or_default();
+        let low = low.unwrap_or_else(|| maker.body.append_load(block, Type::I64, bases.numbers, offset));
         let zeros = HiddenZeros::new(&mut maker.body, block, low);
         let own = self.zeros.iter().map(|value| (*value, zeros.of(region.function.values[*value])));
         maker.values.extend(own);
-        Entrance { base, block, zeros: Some(zeros) }
+        Entrance { bases, block, zeros: self.scratch.is_none().then_some(zeros) }
     }
 
     fn stores_at_exits(&self) -> bool {
         true
     }
 
-    fn leave(&self, maker: &mut BodyMaker<'_>, block: Block, base: Value, code: u64) {
+    fn leave(&self, maker: &mut BodyMaker<'_>, block: Block, bases: Bases, code: u64) {
         if let Some(offset) = self.code {
             let code = maker.body.append(block, Type::I32, Op::Const(code));
-            maker.body.append_store(block, code, base, offset);
+            maker.body.append_store(block, code, bases.numbers, offset);
         }
         maker.leave(block, 1);
     }

@@ -45,6 +45,7 @@ use crate::kernel::mir::loop_iterators::{LoopIterator, is_step};
 use crate::kernel::mir::{
     Callee, FunctionOrigin, Helper, Inst, KeptReason, MirFunction, Op, Program, Slot, Terminator, Value,
 };
+use crate::kernel::scratch::scratch_slot;
 
 /// The limit of bytes that a callback shares with its caller: the rest of the stack is for everything else.
 const MAX_BYTES: u32 = STACK_BYTES / 2;
@@ -76,7 +77,8 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
         attempted.insert(iterator.slot);
         let mut function = program.functions[at + added].clone();
         let id = program.next_id;
-        match replace(&mut function, &iterator, one, id, &surroundings) {
+        let scratch_bytes = &mut program.scratch_bytes;
+        match replace(&mut function, &iterator, one, (id, scratch_bytes), &surroundings) {
             Ok(callback) => {
                 program.functions[at + added] = function;
                 let Some(callback) = callback else { continue };
@@ -127,7 +129,7 @@ fn replace(
     function: &mut MirFunction,
     iterator: &LoopIterator,
     one: Option<IteratorLoop>,
-    id: FuncId,
+    (id, scratch_bytes): (FuncId, &mut u32),
     surroundings: &Surroundings,
 ) -> Result<Option<MirFunction>, KeptReason> {
     let one = match (one, iterator.header) {
@@ -158,12 +160,20 @@ fn replace(
         return Err(KeptReason::Stack);
     }
     check_calls(&region)?;
-    let mut memory = SharedMemory::after(0);
-    let mut form = CallbackForm::new(&region, &slots, zeros, surroundings, &mut memory);
+    let scratch = scratch_slot(&source);
+    let mut memory = match scratch {
+        Some(_) => SharedMemory::of_two(*scratch_bytes),
+        None => SharedMemory::after(0),
+    };
+    let mut form = CallbackForm::new(&region, &slots, zeros, surroundings, (scratch, &mut memory));
     let captures = Captures::new(&region, &mut form, memory)?;
     form.check_packets(&captures)?;
-    if captures.memory.end > MAX_BYTES {
+    let end = captures.memory.end;
+    if captures.memory.pointers_end.unwrap_or(end) > MAX_BYTES {
         return Err(KeptReason::Size);
+    }
+    if scratch.is_some() {
+        *scratch_bytes = end;
     }
     let maker = BodyMaker::new(&source, (id, FunctionOrigin::Callback), "turn", &slots);
     let callback = captures.body(&region, &form, maker);

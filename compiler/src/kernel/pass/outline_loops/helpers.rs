@@ -100,7 +100,7 @@ impl LargeHelper {
         let slots = function.slots.ids().collect();
         let mut maker = BodyMaker::new(function, (self.body, FunctionOrigin::Body), "apart", &slots);
         let entrance = self.parameters.receive(&mut maker);
-        let (base, start) = (entrance.base, entrance.block);
+        let (base, start) = (entrance.bases.numbers, entrance.block);
         for (value, offset) in &self.numbers {
             let own = maker.body.append_load(start, function.values[*value], base, *offset);
             maker.values.insert(*value, own);

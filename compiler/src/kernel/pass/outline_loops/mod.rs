@@ -19,8 +19,8 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::region::{
-    BodyMaker, Captures, Entrance, ExitFacts, Form, PacketTests, Region, SharedMemory, Source, dispatch,
-    own_slots,
+    Bases, BodyMaker, Captures, Entrance, ExitFacts, Form, PacketTests, Region, SharedMemory, Source,
+    dispatch, own_slots,
 };
 use crate::hir::FuncId;
 use crate::kernel::limits::free_frames;
@@ -232,7 +232,7 @@ impl<'a> ScratchForm<'a> {
     ) -> Value {
         let Some(offset) = captures.results.get(&value) else { return value };
         let ty = region.function.values[value];
-        captures.read(caller, block, (value, ty), (self.parameters.base, *offset), None)
+        captures.read(caller, block, (value, ty), (Bases::one(self.parameters.base), *offset), None)
     }
 
     /// Loads results where they are used: in a loop around this one they need not be results, too.
@@ -343,7 +343,7 @@ impl Form for ScratchForm<'_> {
         self.packet_tests.clone()
     }
 
-    fn leave(&self, maker: &mut BodyMaker<'_>, block: Block, _base: Value, code: u64) {
+    fn leave(&self, maker: &mut BodyMaker<'_>, block: Block, _bases: Bases, code: u64) {
         maker.leave(block, code);
     }
 }

@@ -5,7 +5,7 @@ use crate::hir::FuncId;
 use crate::kernel::mir::{
     Block, Callee, Helper, MapSymbol, MirFunction, Op, Origin, Size, SlotData, Type, Value,
 };
-use crate::kernel::pass::region::{BodyMaker, Entrance};
+use crate::kernel::pass::region::{Bases, BodyMaker, Entrance};
 use crate::kernel::scratch::NUMBER_OFFSET;
 
 /// The arguments of an outlined function, as values of its caller.
@@ -72,7 +72,7 @@ impl Parameters {
             let own = if is_same { param } else { maker.body.append(at, ty, Op::NonNull(param)) };
             maker.values.insert(pointer.value, own);
         }
-        Entrance { base, block: at, zeros: None }
+        Entrance { bases: Bases::one(base), block: at, zeros: None }
     }
 
     /// Appends a call with these arguments. Returns its result.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Captures, ExitFacts, Form, Offset, Region};
+use super::{Bases, Captures, ExitFacts, Form, Offset, Region};
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
@@ -51,8 +51,8 @@ pub struct BodyMaker<'a> {
 
 /// The start of a new function, after its parameters.
 pub struct Entrance {
-    /// The address of the shared memory.
-    pub base: Value,
+    /// The addresses of the shared memory.
+    pub bases: Bases,
     /// The block that goes on.
     pub block: Block,
     /// What hides loop-carried numbers from the verifier, if they have to be.
@@ -192,15 +192,15 @@ impl<'a> BodyMaker<'a> {
 impl Captures {
     /// Makes the function of a body.
     pub fn body(&self, region: &Region<'_>, form: &impl Form, mut maker: BodyMaker<'_>) -> MirFunction {
-        let Entrance { base, block, zeros } = form.enter(region, &mut maker);
+        let Entrance { bases, block, zeros } = form.enter(region, &mut maker);
         let types = &region.function.values;
         for (value, offset) in &self.incoming {
-            let own = self.read(&mut maker.body, block, (*value, types[*value]), (base, *offset), None);
+            let own = self.read(&mut maker.body, block, (*value, types[*value]), (bases, *offset), None);
             maker.values.insert(*value, own);
         }
         for (param, offset) in region.params().iter().zip(&self.carried) {
             let Some(offset) = offset else { continue };
-            let (value, from) = ((*param, types[*param]), (base, *offset));
+            let (value, from) = ((*param, types[*param]), (bases, *offset));
             let own = self.read(&mut maker.body, block, value, from, zeros.as_ref());
             maker.values.insert(*param, own);
         }
@@ -208,7 +208,7 @@ impl Captures {
         let wanted = |inst: &Inst| region.is_moved(inst);
         let defined = |maker: &mut BodyMaker<'_>, block: Block, value: Value| {
             let result = self.results.get(&value).filter(|_| !form.stores_at_exits());
-            store_all(maker, block, base, result.map(|offset| (value, *offset)).into_iter());
+            store_all(maker, block, bases, result.map(|offset| (value, *offset)).into_iter());
         };
         let dominators = Dominators::new(region.function, &region.function.reverse_postorder());
         let defining = self.defining_blocks(region);
@@ -216,16 +216,16 @@ impl Captures {
             Some(target) if target.block == region.one.header => {
                 let args = target.args.iter().zip(&self.carried);
                 let stores = args.filter_map(|(arg, offset)| Some((*arg, (*offset)?)));
-                store_all(maker, block, base, stores);
+                store_all(maker, block, bases, stores);
                 maker.leave(block, 0);
             }
             _ => {
                 let is_defined = |(from, _): &(&Block, _)| dominators.dominates(**from, exit.0);
                 let results = defining.iter().filter(|_| form.stores_at_exits()).filter(is_defined);
                 let results = results.flat_map(|(_, results)| results.iter().copied());
-                store_all(maker, block, base, results);
+                store_all(maker, block, bases, results);
                 let index = region.exits.iter().position(|one| *one == exit);
-                form.leave(maker, block, base, index.map_or(0, |index| index as u64 + 1));
+                form.leave(maker, block, bases, index.map_or(0, |index| index as u64 + 1));
             }
         });
         let args = region.entry_args().iter().map(|arg| maker.own(*arg)).collect();
@@ -268,11 +268,12 @@ impl Captures {
 fn store_all(
     maker: &mut BodyMaker<'_>,
     block: Block,
-    base: Value,
+    bases: Bases,
     values: impl Iterator<Item = (Value, Offset)>,
 ) {
     for (value, offset) in values {
         let own = maker.own(value);
+        let base = bases.of(maker.body.values[own]);
         maker.body.append_store(block, own, base, offset);
     }
 }

@@ -257,7 +257,7 @@ pub trait Form {
     }
 
     /// Returns from an iteration by an exit; `code` is its number.
-    fn leave(&self, maker: &mut BodyMaker<'_>, block: Block, base: Value, code: u64);
+    fn leave(&self, maker: &mut BodyMaker<'_>, block: Block, bases: Bases, code: u64);
 }
 
 /// Shared memory that is in use up to some byte.
@@ -266,16 +266,48 @@ pub struct SharedMemory {
     half: Option<Offset>,
     /// The bytes in use.
     pub end: u32,
+    /// The bytes in use of memory for pointers, if that is another one.
+    pub pointers_end: Option<u32>,
+}
+
+/// The addresses of the memory for numbers and of that for pointers.
+#[derive(Clone, Copy)]
+pub struct Bases {
+    /// The one for numbers.
+    pub numbers: Value,
+    /// The one for pointers.
+    pub pointers: Value,
+}
+
+impl Bases {
+    /// One memory for both.
+    pub fn one(base: Value) -> Bases {
+        Bases { numbers: base, pointers: base }
+    }
+
+    /// The one for values of a type.
+    pub fn of(self, ty: Type) -> Value {
+        if ty.bits().is_some() { self.numbers } else { self.pointers }
+    }
 }
 
 impl SharedMemory {
     /// Memory after so many bytes.
     pub fn after(bytes: u32) -> SharedMemory {
-        SharedMemory { half: None, end: bytes.next_multiple_of(8) }
+        SharedMemory { half: None, end: bytes.next_multiple_of(8), pointers_end: None }
+    }
+
+    /// Memory for numbers after so many bytes, and other memory for pointers.
+    pub fn of_two(bytes: u32) -> SharedMemory {
+        SharedMemory { pointers_end: Some(0), ..SharedMemory::after(bytes) }
     }
 
     /// Allocates the bytes of a value.
     pub fn allocate(&mut self, ty: Type) -> Offset {
+        if let (Type::Ptr(_), Some(end)) = (ty, &mut self.pointers_end) {
+            *end += 8;
+            return *end - 8;
+        }
         if ty == Type::I32
             && let Some(half) = self.half.take()
         {
@@ -428,10 +460,10 @@ impl Captures {
         function: &mut MirFunction,
         block: Block,
         (value, ty): (Value, Type),
-        (base, offset): (Value, Offset),
+        (bases, offset): (Bases, Offset),
         hidden: Option<&HiddenZeros>,
     ) -> Value {
-        let mut own = function.append_load(block, ty, base, offset);
+        let mut own = function.append_load(block, ty, bases.of(ty), offset);
         if let Some(zeros) = hidden {
             own = function.append(block, ty, Op::Opaque { value: own, zero: zeros.of(ty) });
         }
