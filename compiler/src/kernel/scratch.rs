@@ -1,7 +1,7 @@
 //! Scratch memory: moves stack slots that exceed the stack to slots of a per-CPU map.
 //!
 //! ```text
-//! frames::chosen -> move_slots -> programs that claim a scratch slot, helpers that get its address
+//! frames -> move_slots -> programs that claim a scratch slot, helpers that get its address
 //! ```
 //!
 //! A program that uses scratch memory claims one of [`SLOTS`] scratch slots of its CPU when it starts and releases
@@ -39,8 +39,8 @@ pub const NUMBER_OFFSET: i16 = 8;
 /// the values of per-CPU maps.
 pub const MAX_BYTES: u32 = 32 << 10;
 
-/// The name of the parameter that is the address of the scratch slot.
-const PARAMETER: &str = "__scratch";
+/// The name of the first parameter, if it is the address of the scratch slot.
+pub const PARAMETER: &str = "__scratch";
 
 /// Moves slots of functions to scratch memory, as their frames say. Returns the functions that use it: those and
 /// their callers. The bytes that a scratch slot needs (`Program::scratch_bytes`) may exceed [`MAX_BYTES`].
@@ -87,26 +87,25 @@ pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> B
     users
 }
 
-/// The address of the function's scratch slot: the result of claiming one, or a parameter.
+/// The address of the function's scratch slot: a parameter, or the result of claiming or looking one up.
 pub fn scratch_slot(function: &MirFunction) -> Option<Value> {
+    let is_given = function.params.first().is_some_and(|name| name == PARAMETER);
+    let given = function.blocks[function.entry()].params.first().copied().filter(|_| is_given);
+    if let Some(given) = given.filter(|given| function.values[*given] == Type::Ptr(Origin::Entry)) {
+        return Some(given);
+    }
     let ops = function.definitions();
-    let is_claimed = |value: Value| match ops[value] {
+    let is_looked_up = |value: Value| match ops[value] {
         Some(Op::Call { callee: Callee::Helper(Helper::MapLookup), args }) => {
             matches!(ops[args[0]], Some(Op::MapAddr(MapSymbol::Scratch)))
         }
-        _ => false,
+        _ => given == Some(value),
     };
-    let entry = Type::Ptr(Origin::Entry);
-    let is_given = function.params.first().is_some_and(|name| name == PARAMETER);
-    let param = function.blocks[function.entry()].params.first().copied().filter(|_| is_given);
-    let param = param.filter(|value| function.values[*value] == entry);
     let insts = function.reverse_postorder().into_iter().flat_map(|block| &function.blocks[block].insts);
-    let defined = insts.into_iter().find_map(|inst| match inst.op {
-        Op::NonNull(value) if is_claimed(value) => inst.result,
-        Op::Load { .. } => inst.result.filter(|result| function.values[*result] == entry),
+    insts.into_iter().find_map(|inst| match inst.op {
+        Op::NonNull(value) if is_looked_up(value) => inst.result,
         _ => None,
-    });
-    param.or(defined)
+    })
 }
 
 /// Passes the address of the scratch slot to the functions that use it.

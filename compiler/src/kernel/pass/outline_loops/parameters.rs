@@ -6,7 +6,7 @@ use crate::kernel::mir::{
     Block, Callee, Helper, MapSymbol, MirFunction, Op, Origin, Size, SlotData, Type, Value,
 };
 use crate::kernel::pass::region::{Bases, BodyMaker, Entrance};
-use crate::kernel::scratch::NUMBER_OFFSET;
+use crate::kernel::scratch::{NUMBER_OFFSET, PARAMETER};
 
 /// The arguments of an outlined function, as values of its caller.
 pub struct Parameters {
@@ -48,7 +48,7 @@ impl Parameters {
 
     /// Defines the parameters in a new function. It returns if one of the pointers is null, which none is.
     pub fn receive(&self, maker: &mut BodyMaker<'_>) -> Entrance {
-        let names = ["__scratch"].into_iter().chain(self.context.map(|_| "__ctx")).map(str::to_owned);
+        let names = [PARAMETER].into_iter().chain(self.context.map(|_| "__ctx")).map(str::to_owned);
         maker.body.params = names.chain((0..self.pointers.len()).map(|at| format!("__memory{at}"))).collect();
         let mut at = maker.block();
         let ty = if self.by_number { Type::I32 } else { Type::Ptr(Origin::EntryOrNull) };
