@@ -19,6 +19,9 @@
 //! and the body writes to no other stack memory. A loop for which that does not hold stays, and is refused later.
 //! Source: kernel/bpf/verifier.c, `prepare_func_exit` and `opt_hard_wire_dead_code_branches`, v6.1.
 //!
+//! Where the caller has a scratch slot, numbers cross the call there, and the words are pointers: the verifier knows
+//! nothing of what the slot holds, so nothing is hidden, and no two states differ by it.
+//!
 //! An iteration that changes the packet, and so is the last one, loads packet pointers again: the verifier checks
 //! one iteration more, in which the old ones are invalid.
 //!
