@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::hir::FuncId;
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::kernel::limits::STACK_BYTES;
 use crate::kernel::mir::{
     Block, BlockData, Callee, Inst, MirFunction, Op, Program, Slot, SlotData, Target, Terminator, Value,
@@ -31,10 +31,16 @@ pub fn calls(program: &Program) -> BTreeMap<FuncId, usize> {
 pub fn run(program: &mut Program, at: usize, calls: &BTreeMap<FuncId, usize>) -> bool {
     let (before, rest) = program.functions.split_at_mut(at);
     let Some(caller) = rest.first_mut() else { return false };
-    let base = caller.slot_bytes;
+    // Where the slots of a callee begin, by the block of the call: code of an inlined function keeps its own.
+    let mut bases: IndexVec<Block, u32> = IndexVec::filled(caller.blocks.len(), caller.slot_bytes);
     let mut changed = false;
-    while let Some((block, index, callee)) = next_call(caller, before, calls, base) {
+    while let Some((block, index, callee)) = next_call(caller, before, calls, &bases) {
+        let base = bases[block];
         put(caller, block, index, callee, base);
+        bases.push(base);
+        for _ in callee.blocks.iter() {
+            bases.push(base + callee.slot_bytes);
+        }
         changed = true;
     }
     changed
@@ -57,14 +63,14 @@ fn next_call<'a>(
     caller: &MirFunction,
     callees: &'a [MirFunction],
     calls: &BTreeMap<FuncId, usize>,
-    base: u32,
+    bases: &IndexVec<Block, u32>,
 ) -> Option<(Block, usize, &'a MirFunction)> {
     for block in caller.reverse_postorder() {
         for (index, inst) in caller.blocks[block].insts.iter().enumerate() {
             let Op::Call { callee: Callee::Function(id), .. } = inst.op else { continue };
             let Some(callee) = callees.iter().find(|one| one.id == id) else { continue };
             let is_only_call = calls.get(&id) == Some(&1);
-            if may_inline(callee, is_only_call) && leaves_room(caller, callees, callee, base) {
+            if may_inline(callee, is_only_call) && leaves_room(caller, callees, callee, bases[block]) {
                 return Some((block, index, callee));
             }
         }
@@ -99,7 +105,7 @@ fn called_by(function: &MirFunction) -> impl Iterator<Item = FuncId> + '_ {
 }
 
 /// Replaces a call by the callee's blocks, whose slots start at `base` in the frame. Bodies that do not run
-/// at the same time share bytes.
+/// at the same time share bytes. The continuation is the first new block.
 fn put(caller: &mut MirFunction, block: Block, index: usize, callee: &MirFunction, base: u32) {
     let first_block = caller.blocks.len() + 1;
     let first_slot = caller.slots.len();

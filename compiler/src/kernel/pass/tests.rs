@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Checks, PASSES, Passes, improve, run};
+use super::{Checks, PASSES, Passes, improve, inline, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
@@ -786,4 +786,40 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         .expect("the rules of MIR are kept");
     assert_eq!(program.functions.len(), 1);
     assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);
+}
+
+#[test]
+fn an_inlined_function_keeps_its_slots_while_it_calls_another() {
+    let function = |id: usize, callee: Option<usize>| {
+        let mut b = builder();
+        let slot = b.slot(8);
+        let kept = b.value(Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+        let number = b.constant(Type::I64, id as u64);
+        b.effect(Op::Store { size: Size::DW, base: kept, offset: 0, value: number });
+        if let Some(callee) = callee {
+            b.call(Type::I64, Callee::Function(FuncId::new(callee)), Vec::new());
+        }
+        let result = b.value(Type::I64, Op::Load { size: Size::DW, base: kept, offset: 0 });
+        b.ret(result);
+        MirFunction { id: FuncId::new(id), ..b.finish() }
+    };
+    let mut program = Program {
+        functions: vec![function(0, None), function(1, Some(0)), function(2, Some(1))],
+        scratch_bytes: 0,
+        fault_results: BTreeMap::new(),
+        arrays: Vec::new(),
+        packet_changers: BTreeSet::new(),
+        changes_packets: false,
+        need_stack: BTreeSet::new(),
+        given_pointers: BTreeSet::new(),
+        context_has_pointers: false,
+        sleeping: Sleeping::default(),
+        next_id: FuncId::new(3),
+        loops: Loops::default(),
+    };
+    let calls = inline::calls(&program);
+    assert!(inline::run(&mut program, 2, &calls));
+    let outermost = &program.functions[2];
+    let positions: BTreeSet<u32> = outermost.slots.iter().map(|slot| slot.position).collect();
+    assert_eq!(positions, BTreeSet::from([0, 8, 16]));
 }
