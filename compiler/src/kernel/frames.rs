@@ -6,15 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::limits::{STACK_BYTES, deepest_chain};
+use super::limits::{SPILLS, STACK_BYTES, deepest_chains};
 use super::mir::{MirFunction, Program};
 use super::pass::writes_shared_stack;
 use super::scratch::reached;
 use super::verifier::code::{has_huge_loop, has_large_loop};
 use crate::hir::FuncId;
 
-/// Bytes of the stack that are left to spilled registers.
-const SPILLS: u32 = 64;
 /// From so many bytes on a slot is large.
 const LARGE: u32 = 128;
 
@@ -70,13 +68,14 @@ pub fn certain(program: &Program, small: &BTreeSet<FuncId>) -> BTreeMap<FuncId, 
 pub fn chosen(program: &Program, certain: &BTreeMap<FuncId, Frames>) -> BTreeMap<FuncId, Frames> {
     let functions = &program.functions;
     let slots = functions.iter().map(|one| (one.id, one.slot_bytes)).collect();
+    let chains = deepest_chains(functions, &slots);
     let sharing = sharing(program);
     let own = |entry: &MirFunction, parts: &BTreeSet<FuncId>| {
         let found = if let Some(certain) = certain.get(&entry.id) {
             *certain
         } else if !parts.is_disjoint(&sharing) {
             Frames::Shared
-        } else if deepest_chain(functions, &slots, entry) + SPILLS > STACK_BYTES {
+        } else if chains[&entry.id] + SPILLS > STACK_BYTES {
             Frames::LargeMoved
         } else {
             Frames::OnStack

@@ -13,6 +13,8 @@ use crate::kernel::scratch::{MAX_BYTES, callees, reached};
 /// The limit of stack in bytes, for one frame and for all frames of a call chain together. Source:
 /// include/linux/filter.h, `MAX_BPF_STACK`, v6.12.
 pub const STACK_BYTES: u32 = 512;
+/// Bytes of a frame that are left to spilled registers and the verifier's rounding, where these are not known yet.
+pub const SPILLS: u32 = 64;
 /// The limit of frames in a call chain. Source: include/linux/bpf_verifier.h, `MAX_CALL_FRAMES`, v6.12.
 const MAX_FRAMES: u32 = 8;
 /// The multiple to which the verifier rounds each frame up. Source: kernel/bpf/verifier.c,
@@ -52,13 +54,11 @@ pub fn stack(program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Refusal> 
     errors
 }
 
-/// The bytes of the deepest call chain of a program, from the sizes of its functions' frames.
-pub fn deepest_chain(
-    functions: &[MirFunction],
-    frames: &BTreeMap<FuncId, u32>,
-    program: &MirFunction,
-) -> u32 {
-    Calls::new(functions, frames).whole(program).bytes
+/// The bytes of the deepest call chain of each program, from the sizes of the functions' frames.
+pub fn deepest_chains(functions: &[MirFunction], frames: &BTreeMap<FuncId, u32>) -> BTreeMap<FuncId, u32> {
+    let calls = Calls::new(functions, frames);
+    let programs = functions.iter().filter(|one| one.is_program);
+    programs.map(|one| (one.id, calls.whole(one).bytes)).collect()
 }
 
 /// The frames that are left for bodies of loops of a function, in each program that reaches it.
@@ -80,7 +80,7 @@ pub fn free_frames(program: &Program, id: FuncId) -> u32 {
     MAX_FRAMES.saturating_sub(most)
 }
 
-/// Refuses programs whose functions need more scratch memory than the kernel gives.
+/// Refuses programs whose functions need more scratch memory than a slot has.
 pub fn scratch(program: &Program) -> Vec<Refusal> {
     let bytes = program.scratch_bytes;
     if bytes <= MAX_BYTES {

@@ -127,11 +127,9 @@ pub fn lower(
     }
     let packet_changers = externs(hir, |helper| helper.is_some_and(changes_packet));
     let changes_packets = !packet_changers.is_empty() || functions.iter().any(linear::linearizes_packet);
+    let next_id = FuncId::new(hir.functions.len() + program.specializations.borrow().len());
     Ok(mir::Program {
-        functions,
-        scratch_bytes: 0,
         fault_results,
-        next_id: FuncId::new(hir.functions.len() + program.specializations.borrow().len()),
         loops: mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() },
         arrays: program.arrays.clone(),
         packet_changers,
@@ -140,6 +138,7 @@ pub fn lower(
         given_pointers: returning_pointers(hir),
         context_has_pointers: hir.functions.iter().any(has_pointers_in_context),
         sleeping: sleeping(&program, split),
+        ..mir::Program::of(functions, next_id)
     })
 }
 

@@ -442,6 +442,24 @@ pub struct Sleeping {
 }
 
 impl Program {
+    /// A program of these functions that uses nothing else; passes number further ones from `next_id` on.
+    pub fn of(functions: Vec<MirFunction>, next_id: FuncId) -> Program {
+        Program {
+            functions,
+            scratch_bytes: 0,
+            fault_results: BTreeMap::new(),
+            next_id,
+            loops: Loops::default(),
+            arrays: Vec::new(),
+            packet_changers: BTreeSet::new(),
+            changes_packets: false,
+            need_stack: BTreeSet::new(),
+            given_pointers: BTreeSet::new(),
+            context_has_pointers: false,
+            sleeping: Sleeping::default(),
+        }
+    }
+
     /// Whether a function is an outlined body of a loop or a helper, which the verifier checks on its own.
     pub fn is_body(&self, id: FuncId) -> bool {
         self.functions.iter().any(|one| one.id == id && one.origin == FunctionOrigin::Body)

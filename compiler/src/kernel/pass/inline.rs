@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
-use crate::kernel::limits::STACK_BYTES;
+use crate::kernel::limits::{SPILLS, STACK_BYTES};
 use crate::kernel::mir::{
     Block, BlockData, Callee, Inst, MirFunction, Op, Program, Slot, SlotData, Target, Terminator, Value,
 };
 use crate::kernel::scratch::reached;
 use crate::kernel::verifier::code::may_inline;
-
-/// Bytes of a frame reserved for spilled registers and the verifier's rounding.
-const SPILLS: u32 = 64;
 
 /// The number of calls of each function.
 pub fn calls(program: &Program) -> BTreeMap<FuncId, usize> {

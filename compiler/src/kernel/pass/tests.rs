@@ -1,15 +1,17 @@
-//! Tests of the passes on small functions.
+//! Tests of the passes on small functions, and on programs of several (`programs`).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod programs;
 
-use super::{Checks, PASSES, Passes, improve, inline, run};
+use std::collections::BTreeSet;
+
+use super::{Checks, PASSES, Passes, improve, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::flow::Flow;
 use crate::kernel::mir::{
-    BinaryOp, Callee, Condition, FunctionOrigin, Helper, Loops, MapSymbol, MirFunction, Op, Origin, Program,
-    Size, Sleeping, Slot, Target, TaskId, Terminator, Type, Value, verify::verify,
+    BinaryOp, Callee, Condition, FunctionOrigin, Helper, MapSymbol, MirFunction, Op, Origin, Program, Size,
+    Slot, Target, TaskId, Terminator, Type, Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
 
@@ -40,20 +42,7 @@ pub(super) fn builder() -> Builder {
 }
 
 fn optimised(function: MirFunction) -> MirFunction {
-    let mut program = Program {
-        functions: vec![function],
-        scratch_bytes: 0,
-        fault_results: BTreeMap::new(),
-        arrays: Vec::new(),
-        packet_changers: BTreeSet::new(),
-        changes_packets: false,
-        need_stack: BTreeSet::new(),
-        given_pointers: BTreeSet::new(),
-        context_has_pointers: false,
-        sleeping: Sleeping::default(),
-        next_id: FuncId::new(2),
-        loops: Loops::default(),
-    };
+    let mut program = Program::of(vec![function], FuncId::new(2));
     settles(program.clone());
     run(&mut program, &BTreeSet::new(), Checks::EveryStage, &mut |_, _| {})
         .expect("the rules of MIR are kept");
@@ -743,83 +732,4 @@ fn bounds_follow_shifts_products_and_joined_bits() {
     // What may overflow has no bounds.
     assert!(!is_known_below(BinaryOp::Shl, 60, u64::MAX));
     assert!(!is_known_below(BinaryOp::Mul, (1 << 40) + 1, u64::MAX));
-}
-
-#[test]
-fn a_function_that_is_called_once_becomes_part_of_its_caller() {
-    let mut callee = builder();
-    let argument = parameter(&mut callee);
-    let doubled = callee.binary(BinaryOp::Add, argument, argument);
-    callee.ret(doubled);
-    let mut caller = builder();
-    let argument = parameter(&mut caller);
-    let result = caller.call(Type::I64, Callee::Function(FuncId::new(0)), vec![argument]);
-    caller.ret(result);
-    let mut caller = caller.finish();
-    caller.id = FuncId::new(1);
-    caller.is_program = true;
-    caller.is_called = false;
-    // A program's parameter is the context.
-    let context = caller.blocks[caller.entry()].params[0];
-    caller.values[context] = Type::Ptr(Origin::Context);
-    let seven = caller.values.push(Type::I64);
-    let entry = caller.entry();
-    let Op::Call { args, .. } = &mut caller.blocks[entry].insts[0].op else { panic!("a call") };
-    args[0] = seven;
-    let seven_inst = crate::kernel::mir::Inst { result: Some(seven), op: Op::Const(7), span: span() };
-    caller.blocks[entry].insts.insert(0, seven_inst);
-    let mut program = Program {
-        functions: vec![callee.finish(), caller],
-        scratch_bytes: 0,
-        fault_results: BTreeMap::new(),
-        arrays: Vec::new(),
-        packet_changers: BTreeSet::new(),
-        changes_packets: false,
-        need_stack: BTreeSet::new(),
-        given_pointers: BTreeSet::new(),
-        context_has_pointers: false,
-        sleeping: Sleeping::default(),
-        next_id: FuncId::new(2),
-        loops: Loops::default(),
-    };
-    run(&mut program, &BTreeSet::new(), Checks::EveryStage, &mut |_, _| {})
-        .expect("the rules of MIR are kept");
-    assert_eq!(program.functions.len(), 1);
-    assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);
-}
-
-#[test]
-fn an_inlined_function_keeps_its_slots_while_it_calls_another() {
-    let function = |id: usize, callee: Option<usize>| {
-        let mut b = builder();
-        let slot = b.slot(8);
-        let kept = b.value(Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
-        let number = b.constant(Type::I64, id as u64);
-        b.effect(Op::Store { size: Size::DW, base: kept, offset: 0, value: number });
-        if let Some(callee) = callee {
-            b.call(Type::I64, Callee::Function(FuncId::new(callee)), Vec::new());
-        }
-        let result = b.value(Type::I64, Op::Load { size: Size::DW, base: kept, offset: 0 });
-        b.ret(result);
-        MirFunction { id: FuncId::new(id), ..b.finish() }
-    };
-    let mut program = Program {
-        functions: vec![function(0, None), function(1, Some(0)), function(2, Some(1))],
-        scratch_bytes: 0,
-        fault_results: BTreeMap::new(),
-        arrays: Vec::new(),
-        packet_changers: BTreeSet::new(),
-        changes_packets: false,
-        need_stack: BTreeSet::new(),
-        given_pointers: BTreeSet::new(),
-        context_has_pointers: false,
-        sleeping: Sleeping::default(),
-        next_id: FuncId::new(3),
-        loops: Loops::default(),
-    };
-    let calls = inline::calls(&program);
-    assert!(inline::run(&mut program, 2, &calls));
-    let outermost = &program.functions[2];
-    let positions: BTreeSet<u32> = outermost.slots.iter().map(|slot| slot.position).collect();
-    assert_eq!(positions, BTreeSet::from([0, 8, 16]));
 }

@@ -85,9 +85,10 @@ pub fn release(function: &mut MirFunction, base: Value, none_free: Block) {
 
 /// Lets a block after which the program ends return itself: copies the blocks that it jumps to.
 fn return_here(function: &mut MirFunction, block: Block) {
+    let mut copies: BTreeMap<Value, Value> = BTreeMap::new();
     while let Terminator::Jump(to) = function.blocks[block].term.clone() {
         let next = function.blocks[to.block].clone();
-        let mut copies: BTreeMap<Value, Value> = next.params.into_iter().zip(to.args).collect();
+        copies.extend(next.params.into_iter().zip(to.args));
         for mut inst in next.insts {
             inst.op.map_operands(&mut |value| copies.get(&value).copied().unwrap_or(value));
             if let Some(result) = &mut inst.result {

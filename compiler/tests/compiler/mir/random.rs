@@ -3,15 +3,15 @@
 //! `KS_SEED=N` runs one seed and prints what failed; `KS_SEEDS=N` runs that many instead of the default
 //! number.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ks_compiler::hir::MapKind;
 use ks_compiler::hir::{FuncId, GlobalId, MapId};
 use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
 use ks_compiler::kernel::mir::{
-    BinaryOp, Callee, Condition, FunctionOrigin, Helper, Kfunc, Loops, MapSymbol, MirFunction, Op, Origin,
-    Program, Size, Sleeping, Slot, Type, Value,
+    BinaryOp, Callee, Condition, FunctionOrigin, Helper, Kfunc, MapSymbol, MirFunction, Op, Origin, Program,
+    Size, Slot, Type, Value,
 };
 use ks_compiler::kernel::{Checks, run_passes};
 use ks_compiler::source::{SourceMap, Span};
@@ -427,20 +427,7 @@ const FUNCTIONS: usize = 3;
 fn program(seed: u64) -> Program {
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
     let make = |id| function(&mut rng, id, (0..id).map(FuncId::new).collect());
-    Program {
-        functions: (0..FUNCTIONS).map(make).collect(),
-        scratch_bytes: 0,
-        fault_results: BTreeMap::new(),
-        arrays: Vec::new(),
-        packet_changers: BTreeSet::new(),
-        changes_packets: false,
-        need_stack: BTreeSet::new(),
-        given_pointers: BTreeSet::new(),
-        sleeping: Sleeping::default(),
-        context_has_pointers: false,
-        next_id: FuncId::new(FUNCTIONS),
-        loops: Loops::default(),
-    }
+    Program::of((0..FUNCTIONS).map(make).collect(), FuncId::new(FUNCTIONS))
 }
 
 fn around() -> Environment {

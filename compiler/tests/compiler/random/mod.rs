@@ -7,8 +7,8 @@
 //! way, and written to `random/kept/` as a case to keep. A script that makes the kernel itself fail
 //! ends the run and is not shrunk. The final table counts the pairs of construct and program type in the
 //! scripts that loaded. `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that
-//! kernel, and counts the scripts that are refused for it; `KS_RANDOM_COMPILE_ONLY=1` does that without loading
-//! any, five times as fast; `tests/tests/emulated/random_kernels.rs` loads
+//! kernel, and counts the scripts that are refused for it; `KS_RANDOM_COMPILE_ONLY=1` loads
+//! none; `tests/tests/emulated/random_kernels.rs` loads
 //! such scripts there.
 //!
 //! Scripts consist of the productions in `ks_compiler_testing::script`, and a program of `bits`.

@@ -183,7 +183,7 @@ impl<'a> CallbackForm<'a> {
         at: Block,
         function: &mut MirFunction,
     ) -> (Bases, Option<HiddenZeros>) {
-        let size = captures.memory.pointers_end.unwrap_or(captures.memory.end).max(8);
+        let size = captures.memory.pointer_bytes().max(8);
         let slot = function.slots.push(SlotData { size, position: self.frame });
         function.slot_bytes = function.slot_bytes.max(self.frame + size);
         let pointers = function.append(at, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
@@ -197,18 +197,17 @@ impl<'a> CallbackForm<'a> {
         }
         let is_zero = |word: &Word| !region.params().contains(&word.first);
         let hides = self.unknown.is_some() || self.with_map_iteration && words.iter().any(is_zero);
-        let hidden = (hides && self.scratch.is_none()).then(|| {
-            let random = Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() };
-            let number = function.append(at, Type::I64, random);
-            if let Some(offset) = self.unknown {
-                function.append_store(at, number, bases.numbers, offset);
-            }
-            HiddenZeros::new(function, at, number)
-        });
-        if let (Some(offset), Some(scratch)) = (self.unknown, self.scratch) {
-            let zero = function.append(at, Type::I64, Op::Const(0));
-            function.append_store(at, zero, scratch, offset);
+        // Any number below 2^32 is unknown in the scratch slot.
+        let unknown = match self.scratch {
+            Some(_) => Op::Const(0),
+            None => Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() },
+        };
+        let unknown = hides.then(|| function.append(at, Type::I64, unknown));
+        if let (Some(offset), Some(number)) = (self.unknown, unknown) {
+            function.append_store(at, number, bases.numbers, offset);
         }
+        let on_stack = unknown.filter(|_| self.scratch.is_none());
+        let hidden = on_stack.map(|number| HiddenZeros::new(function, at, number));
         for word in words {
             let ty = function.values[word.first];
             let first = match &hidden {

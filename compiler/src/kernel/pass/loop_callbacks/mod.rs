@@ -101,11 +101,12 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
 /// Whether a loop of a function that is to be called writes to stack memory that other code uses: such a loop can be
 /// called only if that memory is no stack.
 pub fn writes_shared_stack(program: &Program, function: &MirFunction) -> bool {
-    if !program.loops.are_called_in(function.id) {
+    let called = if program.loops.are_called_in(function.id) { loops(function) } else { Vec::new() };
+    if called.is_empty() {
         return false;
     }
     let receivers = Receivers::of(program);
-    loops(function).iter().any(|one| {
+    called.iter().any(|one| {
         let (own, _) = own_slots(function, one, |inst| !one.reads_iteration(inst));
         StackPointers::new(function, &receivers, &own).writes(one)
     })
@@ -171,12 +172,11 @@ fn replace(
     let mut form = CallbackForm::new(&region, &slots, zeros, surroundings, (scratch, &mut memory));
     let captures = Captures::new(&region, &mut form, memory)?;
     form.check_packets(&captures)?;
-    let end = captures.memory.end;
-    if captures.memory.pointers_end.unwrap_or(end) > MAX_BYTES {
+    if captures.memory.pointer_bytes() > MAX_BYTES {
         return Err(KeptReason::Size);
     }
     if scratch.is_some() {
-        *scratch_bytes = end;
+        *scratch_bytes = captures.memory.end;
     }
     let maker = BodyMaker::new(&source, (id, FunctionOrigin::Callback), "turn", &slots);
     let callback = captures.body(&region, &form, maker);

@@ -267,7 +267,7 @@ pub struct SharedMemory {
     /// The bytes in use.
     pub end: u32,
     /// The bytes in use of memory for pointers, if that is another one.
-    pub pointers_end: Option<u32>,
+    pointers_end: Option<u32>,
 }
 
 /// The addresses of the memory for numbers and of that for pointers.
@@ -300,6 +300,11 @@ impl SharedMemory {
     /// Memory for numbers after so many bytes, and other memory for pointers.
     pub fn of_two(bytes: u32) -> SharedMemory {
         SharedMemory { pointers_end: Some(0), ..SharedMemory::after(bytes) }
+    }
+
+    /// The bytes in use of the memory for pointers.
+    pub fn pointer_bytes(&self) -> u32 {
+        self.pointers_end.unwrap_or(self.end)
     }
 
     /// Allocates the bytes of a value.
