@@ -284,10 +284,14 @@ fn root_a_command_of_known_shape_is_found_in_every_form() {
     let all: u64 = lines.iter().map(|(_, weight)| weight).sum();
     println!("{all} samples");
     assert!(all >= 4000, "{outcome:#?}");
-    for (name, percent) in [("heavy", 60), ("light", 30), ("reading", 10)] {
+    // The kernel keeps one stack for each hash: where a stack that was seen often has the hash of
+    // another one, its samples are marked as lost, and no function has them.
+    let lost = weight(&lines, "[stack lost]") * 1000 / all;
+    assert!(lost <= 150, "{lost} of 1000 are lost\n{text}");
+    for (name, expected) in [("heavy", 600), ("light", 300), ("reading", 100)] {
         let share = weight(&lines, name) * 1000 / all;
-        println!("{name}: {share} of 1000");
-        assert!(share.abs_diff(percent * 10) <= 30, "{name}: {share} of 1000\n{text}");
+        println!("{name}: {share} of 1000, {lost} are lost");
+        assert!((expected - 30..=expected + 30 + lost).contains(&(share + lost)), "{name}: {share}\n{text}");
     }
     let reads = lines.iter().filter(|(frames, _)| frames.contains(&"reading"));
     assert!(reads.flat_map(|(frames, _)| frames).any(|frame| frame.ends_with("_[k]")), "{text}");
