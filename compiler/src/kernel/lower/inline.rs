@@ -200,7 +200,7 @@ impl Lowerer<'_> {
         let (ty, span) = (local.ty, local.span);
         if self.active.exposed.contains(&id) {
             let slot = self.builder.dedicated_slot(8);
-            self.hold(slot, ty, self.active.scope, span)?;
+            self.hold(slot, ty, self.records.depth, span)?;
             return Ok(Home::Memory(Base::Slot(slot)));
         }
         if self.active.fixed.contains(&id) {

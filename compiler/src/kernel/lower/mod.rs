@@ -558,8 +558,9 @@ impl<'a> Lowerer<'a> {
             let slot = self.local_slot(id, size);
             let home = self.memory_home(id, Base::Slot(slot));
             if let Home::Memory(_) = home {
-                let lasts = self.active.escaping.contains(&id);
-                let scope = if lasts { self.active.scope } else { self.records.depth };
+                let active = &self.active;
+                let is_kept = active.escaping.contains(&id) && !active.exposed.contains(&id);
+                let scope = if is_kept { active.scope } else { self.records.depth };
                 self.hold(slot, ty, scope, span)?;
             }
             home

@@ -130,6 +130,9 @@ pub(super) struct Seen {
     kinds: BTreeSet<ObjectKind>,
     /// A power of two that divides every pointer assigned to it.
     align: u32,
+    /// If it is stored in memory, the outermost scope that declares a pointer to that memory: it can be read until
+    /// that scope ends.
+    scope: usize,
 }
 
 /// The possible values of each pointer that changes.
@@ -181,9 +184,9 @@ impl Lowerer<'_> {
         let index = self.pointers.variables.len();
         if self.pointers.found.len() == index {
             let align = self.types().align(to).clamp(1, u64::from(BASE_ALIGN)) as u32;
-            self.pointers.found.push(Seen { kinds: BTreeSet::new(), align });
+            self.pointers.found.push(Seen { kinds: BTreeSet::new(), align, scope: self.records.depth });
         }
-        let align = self.pointers.found[index].align;
+        let Seen { align, scope, .. } = self.pointers.found[index];
         let kinds = self.pointers.known.get(index).map(|seen| seen.kinds.clone()).unwrap_or_default();
         let variable = |kind: ObjectKind| {
             let is_flag = kind.2.is_some() || kind.3.is_some();
@@ -196,12 +199,7 @@ impl Lowerer<'_> {
         };
         let variables = kinds.into_iter().map(variable).collect();
         self.pointers.variables.push(variables);
-        Ok(PointerVariables {
-            index,
-            offset: self.builder.variable(Type::I64),
-            align,
-            scope: self.records.depth,
-        })
+        Ok(PointerVariables { index, offset: self.builder.variable(Type::I64), align, scope })
     }
 
     pub(super) fn pointer_into(&mut self, objects: Vec<Object>, offset: Bytes, align: u32) -> Pointer {
@@ -342,6 +340,9 @@ impl Lowerer<'_> {
         self.builder.set(variables.offset, offset);
         objects.iter().filter_map(|object| object.record).for_each(|site| {
             self.records.outlives(site, variables.scope);
+        });
+        objects.iter().filter_map(|object| object.held).for_each(|held| {
+            self.pointers.outlive(held, variables.scope);
         });
         for (kind, variable) in self.pointers.variables[variables.index].clone() {
             let fitting: Vec<_> = objects.iter().copied().filter(|object| object.kind() == kind).collect();

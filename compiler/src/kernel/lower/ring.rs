@@ -239,7 +239,7 @@ impl Lowerer<'_> {
         }
         let Record { address, held, .. } = self.records.all[&site];
         let slot = self.builder.dedicated_slot(bytes);
-        self.hold(slot, to, self.active.scope, span)?;
+        self.hold(slot, to, self.records.depth, span)?;
         let memory = Addr::of(Base::Slot(slot));
         self.zero(memory, bytes);
         let start = self.pointer(memory);

@@ -12,7 +12,7 @@ use super::super::super::mir::{Condition, Slot, Type, Value};
 use super::super::lvalue::{Prepared, Root};
 use super::super::memory::{Addr, Base};
 use super::super::{Home, Lower, Lowerer, U64};
-use super::{Bytes, Object, Pointer, PointerVariables};
+use super::{Bytes, Object, Pointer, PointerVariables, Pointers};
 use crate::defect::narrow;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind, Types};
@@ -43,6 +43,16 @@ pub(in super::super) struct Number {
     addr: Addr,
     number: Value,
     variables: PointerVariables,
+}
+
+impl Pointers {
+    /// Notes that a pointer to the slot is stored in a variable that lives until `scope` ends.
+    pub(super) fn outlive(&mut self, location: HeldLocation, scope: usize) {
+        for (_, variables) in self.holders[location.holder].pointers.values() {
+            let seen = &mut self.found[variables.index];
+            seen.scope = seen.scope.min(scope);
+        }
+    }
 }
 
 /// The offsets and types of the pointers in a value of the type, at most [`MAX_HELD`] plus one. Pointers to
@@ -76,6 +86,7 @@ fn collect(types: &Types, ty: TypeId, at: u64, found: &mut Vec<(u64, TypeId)>) {
 
 impl Lowerer<'_> {
     /// Creates variables for the pointers in a slot that is about to receive a value of a type.
+    /// They may be read until `scope` ends, and longer where a pointer to the slot is.
     pub(in super::super) fn hold(&mut self, slot: Slot, ty: TypeId, scope: usize, span: Span) -> Lower<()> {
         let held = held_pointers(self.types(), ty);
         if held.is_empty() || held.len() > MAX_HELD {
@@ -83,7 +94,8 @@ impl Lowerer<'_> {
         }
         let mut pointers = BTreeMap::new();
         for (at, ty) in held {
-            let variables = PointerVariables { scope, ..self.pointer_variables(ty, span)? };
+            let variables = self.pointer_variables(ty, span)?;
+            let variables = PointerVariables { scope: scope.min(variables.scope), ..variables };
             pointers.insert(narrow(at), (ty, variables));
         }
         self.pointers.by_slot.insert(slot, self.pointers.holders.len());
