@@ -137,13 +137,16 @@ impl Gen {
     }
 }
 
-/// Assigns an older pointer to a pointer: its pointee lives at least as long. Not one that may be deleted
-/// (KS0613).
+/// Assigns to a pointer an older pointer, whose pointee lives at least as long, or the address of an element. Not to one that
+/// may be deleted (KS0613).
 pub fn repointed(generator: &mut Gen) -> Option<Node> {
-    let (to, older) = generator.function.pointers.split_last()?;
-    if to.owns {
-        return None;
+    let to = generator.function.pointers.last().filter(|to| !to.owns)?.clone();
+    if generator.rng.one_in(2)
+        && let Some(element) = generator.element(&to.ty)
+    {
+        return Some(Node::stmt(&format!("{} = &$", to.name), vec![element]));
     }
+    let (_, older) = generator.function.pointers.split_last()?;
     let fits = |from: &&Var| to.ty == from.ty && to.writable == from.writable;
     let fitting: Vec<&Var> = older.iter().filter(fits).collect();
     if fitting.is_empty() {

@@ -1,6 +1,6 @@
 //! Productions of statements. A new one is a function and an entry of the table.
 
-use super::scope::{Gen, Key};
+use super::scope::{Gen, Key, Var};
 use super::tree::Node;
 use super::types::{I32, I64, Int, Ty, U32};
 use super::{calls, constants, forms, kernel_memory, locks, state, texts};
@@ -12,6 +12,7 @@ const PRODUCTIONS: &[(usize, &str, Production)] = &[
     (8, "declaration", declaration),
     (1, "const", constant),
     (3, "binding of an element", binding),
+    (2, "binding set anew", rebound),
     (9, "assignment", assignment),
     (6, "compound assignment", compound),
     (6, "store into a map", store),
@@ -136,6 +137,18 @@ fn binding(generator: &mut Gen) -> Option<Node> {
         return Some(Node::stmt(&format!("var {name} = $\nif ({name} {test}) $"), vec![element, inside]));
     }
     Some(Node::stmt(&format!("var {name} = $"), vec![element]))
+}
+
+/// Generates the assignment of another element to a variable of a structure or array, which is bound to it then.
+fn rebound(generator: &mut Gen) -> Option<Node> {
+    let is_bound = |var: &&Var| var.name.starts_with('b') && var.writable && !var.ty.is_scalar();
+    let bound: Vec<Var> = generator.function.locals.iter().filter(is_bound).cloned().collect();
+    if bound.is_empty() {
+        return None;
+    }
+    let var = generator.rng.pick(&bound).clone();
+    let element = generator.element(&var.ty)?;
+    Some(Node::stmt(&format!("{} = $", var.name), vec![element]))
 }
 
 fn assignment(generator: &mut Gen) -> Option<Node> {
