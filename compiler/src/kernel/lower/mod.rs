@@ -138,8 +138,15 @@ pub fn lower(
         given_pointers: returning_pointers(hir),
         context_has_pointers: hir.functions.iter().any(has_pointers_in_context),
         sleeping: sleeping(&program, split),
+        keys: key_sizes(hir),
         ..mir::Program::of(functions, next_id)
     })
+}
+
+/// The bytes of the keys of maps, except those of local storage.
+fn key_sizes(hir: &Hir) -> BTreeMap<MapId, u32> {
+    let maps = hir.maps.iter_enumerated().filter(|(_, map)| !map.kind.is_storage());
+    maps.filter_map(|(id, map)| Some((id, u32::try_from(hir.types.size(map.key)).ok()?))).collect()
 }
 
 /// The programs that the kernel lets sleep, which are probes of user programs, and what they may use then. A program of

@@ -31,7 +31,7 @@ impl Loops {
 /// The reason why a loop stays under an iterator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptReason {
-    /// A pointer or binding changes between iterations, or is defined in the loop and used after it.
+    /// A pointer that is no entry of a map changes between iterations, or one that the loop defines is used after it.
     Pointer,
     /// Memory on the stack is written in the loop and used outside of it. A kernel before 6.8 verifies one
     /// iteration only, and would assume after the loop that the stack holds the contents of that iteration.
@@ -50,7 +50,8 @@ impl KeptReason {
     pub fn reason(self) -> &'static str {
         match self {
             KeptReason::Pointer => {
-                "a pointer or binding changes between iterations, or is defined in the loop and used after it"
+                "a pointer that is no entry of a map changes between iterations, or one that the loop \
+                 defines is used after it"
             }
             KeptReason::Stack => "the loop writes to memory on the stack that is used outside of it",
             KeptReason::Inner => "a loop inside of it cannot",

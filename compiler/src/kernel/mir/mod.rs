@@ -428,6 +428,8 @@ pub struct Program {
     pub context_has_pointers: bool,
     /// Which programs sleep.
     pub sleeping: Sleeping,
+    /// The bytes of the keys of the script's maps.
+    pub keys: BTreeMap<MapId, u32>,
 }
 
 /// The programs that sleep, and what they may use.
@@ -457,6 +459,7 @@ impl Program {
             given_pointers: BTreeSet::new(),
             context_has_pointers: false,
             sleeping: Sleeping::default(),
+            keys: BTreeMap::new(),
         }
     }
 

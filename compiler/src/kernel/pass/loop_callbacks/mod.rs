@@ -15,8 +15,9 @@
 //! Values cross the call in words of the caller's stack frame. The function is static, so the verifier checks it
 //! with what it knows of the caller, pointers among the words included. A kernel before 6.8 checks one iteration
 //! only, and then believes to know what the caller's frame holds; it removes branches that cannot be taken then.
-//! So every loop-carried number is hidden from it where it is read ([`Op::Opaque`]), no pointer is loop-carried,
-//! and the body writes to no other stack memory. A loop for which that does not hold stays, and is refused later.
+//! So every loop-carried number is hidden from it where it is read ([`Op::Opaque`]), loop-carried pointers are such
+//! numbers, too (`choices`), and the body writes to no other stack memory. A loop for which that does not hold stays, and
+//! is refused later.
 //! Source: kernel/bpf/verifier.c, `prepare_func_exit` and `opt_hard_wire_dead_code_branches`, v6.1.
 //!
 //! Where the caller has a scratch slot, numbers cross the call there, and the words are pointers: the verifier knows
@@ -28,19 +29,21 @@
 //! The function of a map iteration gets the map, the key and the entry instead of an index. Its numbers are
 //! hidden by one more word, which the caller fills with a number that the verifier does not know.
 
+mod choices;
 mod form;
 mod growth;
 mod map_iterations;
 mod stack;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use self::choices::EntryWords;
 use self::form::CallbackForm;
 pub use self::map_iterations::{refusals, with_map_iteration};
 use self::stack::{Receivers, StackPointers};
 use super::packet_generations::PacketChanges;
 use super::region::{BodyMaker, Captures, Region, SharedMemory, own_slots};
-use crate::hir::FuncId;
+use crate::hir::{FuncId, MapId};
 use crate::index::IndexVec;
 use crate::kernel::limits::STACK_BYTES;
 use crate::kernel::mir::iterator_loops::{IteratorLoop, loop_of, loops};
@@ -61,16 +64,21 @@ struct Surroundings {
     /// Whether the program iterates over a map.
     with_map_iteration: bool,
     packet_changes: PacketChanges,
+    /// The bytes of the keys of the script's maps.
+    keys: BTreeMap<MapId, u32>,
+    words: EntryWords,
 }
 
 /// Replaces the loops of a function by calls; the functions of their bodies come before it. Returns how many
 /// there are, and whether anything changed.
 pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
-    let surroundings = Surroundings {
+    let mut surroundings = Surroundings {
         receivers: Receivers::of(program),
         frame: program.functions[at].slot_bytes,
         with_map_iteration: program.loops.with_map_iteration.contains(&program.functions[at].id),
         packet_changes: PacketChanges::of(program),
+        keys: program.keys.clone(),
+        words: EntryWords::new(),
     };
     LoopIterator::give_entries(&mut program.functions[at]);
     let mut added = 0;
@@ -81,7 +89,7 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
         let mut function = program.functions[at + added].clone();
         let id = program.next_id;
         let scratch_bytes = &mut program.scratch_bytes;
-        match replace(&mut function, &iterator, one, (id, scratch_bytes), &surroundings) {
+        match replace(&mut function, &iterator, one, (id, scratch_bytes), &mut surroundings) {
             Ok(callback) => {
                 program.functions[at + added] = function;
                 let Some(callback) = callback else { continue };
@@ -134,7 +142,7 @@ fn replace(
     iterator: &LoopIterator,
     one: Option<IteratorLoop>,
     (id, scratch_bytes): (FuncId, &mut u32),
-    surroundings: &Surroundings,
+    surroundings: &mut Surroundings,
 ) -> Result<Option<MirFunction>, KeptReason> {
     let one = match (one, iterator.header) {
         (None, Some(header)) if iterator.is_over_map() => IteratorLoop::once(function, header),
@@ -150,6 +158,7 @@ fn replace(
     if iterator.is_over_map() && !one.absorb_ends(function) {
         return Err(KeptReason::Shape);
     }
+    choices::run(function, &mut one, iterator.over, surroundings);
     growth::extend(function, &mut one)?;
     let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
     if insts.any(|inst| is_step(inst) && !one.reads_iteration(inst)) {
@@ -160,7 +169,8 @@ fn replace(
     lift_addresses(function, &one, &slots);
     let source = function.clone();
     let region = Region::new(&source, &one, false);
-    if StackPointers::new(&source, &surroundings.receivers, &slots).writes(&one) {
+    let harmless = slots.iter().chain(surroundings.words.keys()).copied().collect();
+    if StackPointers::new(&source, &surroundings.receivers, &harmless).writes(&one) {
         return Err(KeptReason::Stack);
     }
     check_calls(&region)?;

@@ -44,12 +44,12 @@ pub struct StackPointers<'a> {
     passed: IndexVec<Value, Vec<Value>>,
     /// Whether the function may get pointers to its caller's stack.
     receives: bool,
-    /// The slots that only the loop body uses.
+    /// The slots that only the loop body uses, and others to which writes do no harm.
     own: &'a BTreeSet<Slot>,
 }
 
 impl<'a> StackPointers<'a> {
-    /// `own` are the slots that only the loop body uses.
+    /// `own` are the slots that only the loop body uses, and others to which writes do no harm.
     pub fn new(
         function: &'a MirFunction,
         receivers: &Receivers,
