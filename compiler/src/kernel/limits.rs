@@ -159,15 +159,16 @@ struct Chain {
 struct Calls<'a> {
     frames: &'a BTreeMap<FuncId, u32>,
     callees: BTreeMap<FuncId, BTreeSet<FuncId>>,
-    /// The functions that pass memory of their frames to others.
-    sharing: BTreeSet<FuncId>,
+    /// The bytes of the slots of functions that pass memory of their frames to others. Spilled registers are below them.
+    shared: BTreeMap<FuncId, u32>,
 }
 
 impl Calls<'_> {
     fn new<'a>(functions: &[MirFunction], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
         let callees = functions.iter().map(|one| (one.id, callees(one).collect())).collect();
-        let sharing = functions.iter().filter(|one| shares_frame(one)).map(|one| one.id).collect();
-        Calls { frames, callees, sharing }
+        let sharing = functions.iter().filter(|one| shares_frame(one));
+        let shared = sharing.map(|one| (one.id, one.slot_bytes)).collect();
+        Calls { frames, callees, shared }
     }
 
     /// The deepest call chain of a program, including its caller: the kernel calls a timer's function through
@@ -200,7 +201,7 @@ impl Calls<'_> {
 
     /// The bytes of a function's frame that may be counted for its caller.
     fn counted_for_caller(&self, id: FuncId) -> u32 {
-        self.frames.get(&id).copied().filter(|_| self.sharing.contains(&id)).unwrap_or(0)
+        self.shared.get(&id).copied().unwrap_or(0)
     }
 }
 
