@@ -143,10 +143,11 @@ pub fn lower(
     })
 }
 
-/// The bytes of the keys of maps, except those of local storage.
+/// The bytes of the keys of maps; 0 for local storage.
 fn key_sizes(hir: &Hir) -> BTreeMap<MapId, u32> {
-    let maps = hir.maps.iter_enumerated().filter(|(_, map)| !map.kind.is_storage());
-    maps.filter_map(|(id, map)| Some((id, u32::try_from(hir.types.size(map.key)).ok()?))).collect()
+    let bytes = |map: &Map| if map.kind.is_storage() { 0 } else { hir.types.size(map.key) };
+    let sizes = hir.maps.iter_enumerated().map(|(id, map)| (id, u32::try_from(bytes(map))));
+    sizes.filter_map(|(id, bytes)| Some((id, bytes.ok()?))).collect()
 }
 
 /// The programs that the kernel lets sleep, which are probes of user programs, and what they may use then. A program of

@@ -14,25 +14,43 @@
 //!
 //! Not here: pointers of other origins, which stay as they are.
 
+mod before;
 mod find;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::before::Before;
 use super::Surroundings;
 use crate::hir::MapId;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::IteratorLoop;
 use crate::kernel::mir::loop_iterators::Over;
 use crate::kernel::mir::{
-    Block, Callee, Condition, Helper, MapSymbol, MirFunction, Op, Origin, Slot, SlotData, Target, Type,
-    Value, ssa_repair,
+    Block, Condition, MirFunction, Op, Origin, Slot, SlotData, Target, Type, Value, ssa_repair,
 };
 
 /// The limit of bytes of a key that is looked up before the first iteration.
 const MAX_KEY: u32 = 64;
 
 /// The stack slots that hold an entry of a map, or null.
-pub type EntryWords = BTreeMap<Slot, MapSymbol>;
+pub type EntryWords = BTreeMap<Slot, Entries>;
+
+/// The entries of a map, or those of the inner maps of a map of maps. The verifier knows the same of each of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Entries {
+    map: MapId,
+    is_inner: bool,
+    /// The call that finds one of them; `None` if the loop enumerates them.
+    like: Option<Value>,
+}
+
+impl PartialEq for Entries {
+    fn eq(&self, other: &Entries) -> bool {
+        (self.map, self.is_inner) == (other.map, other.is_inner)
+    }
+}
+
+impl Eq for Entries {}
 
 /// What a pointer that changes may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +58,7 @@ enum Choice {
     /// A value from outside, or one that can be computed before the loop.
     Known(Value),
     /// An entry of a map.
-    Entry(MapSymbol),
+    Entry(Entries),
 }
 
 /// Which choice a pointer is that is passed for a parameter.
@@ -86,14 +104,14 @@ struct Leaving {
 pub fn run(function: &mut MirFunction, one: &mut IteratorLoop, over: Over, surroundings: &mut Surroundings) {
     let Some(mut choices) = Choices::find(function, one, over, &surroundings.words) else { return };
     let used = choices.used_after(function, one);
-    let Some(sizes) = choices.key_sizes(&surroundings.keys) else { return };
-    if used.iter().any(|value| choices.untested(function, &choices.changing[value]).is_none()) {
+    let is_tested = |value: &Value| choices.untested(function, &choices.changing[value]).is_none();
+    if used.iter().any(is_tested) || !choices.has_keys(&surroundings.keys) {
         return;
     }
-    let before = block_before(function, one);
-    choices.compute_known(function, one, before);
-    let slots = choices.make_words(function, (before, &sizes), &used);
-    surroundings.words.extend(slots);
+    let mut before = Before::new(function, one);
+    before.compute_known(&mut choices);
+    surroundings.words.extend(before.make_words(&mut choices, &surroundings.keys, &used));
+    let before = before.end();
     surroundings.frame = surroundings.frame.max(function.slot_bytes);
     choices.make_numbers(function);
     let leaving = choices.leave(function, one, &used);
@@ -116,23 +134,6 @@ fn address(function: &mut MirFunction, at: Block, slot: Slot) -> Value {
     function.append(at, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 })
 }
 
-/// A new block that all ways into a loop lead through.
-fn block_before(function: &mut MirFunction, one: &IteratorLoop) -> Block {
-    let header = one.header;
-    let outside: Vec<Block> = function.blocks.ids().filter(|block| !one.blocks.contains(block)).collect();
-    let before = function.push_block(function.blocks[header].span);
-    for block in outside {
-        let targets = function.blocks[block].term.targets_mut().into_iter();
-        targets.filter(|to| to.block == header).for_each(|to| to.block = before);
-    }
-    let params = function.blocks[header].params.clone();
-    let params: Vec<Value> =
-        params.into_iter().map(|param| function.values.push(function.values[param])).collect();
-    function.blocks[before].params.clone_from(&params);
-    function.jump(before, header, params);
-    before
-}
-
 impl Choices {
     /// The pointers that code after the loop reads.
     fn used_after(&self, function: &MirFunction, one: &IteratorLoop) -> BTreeSet<Value> {
@@ -152,13 +153,13 @@ impl Choices {
         used
     }
 
-    /// The bytes of the key of each choice; `None` if one is too large.
-    fn key_sizes(&self, keys: &BTreeMap<MapId, u32>) -> Option<Vec<u32>> {
-        let size = |choice: &Choice| match choice {
-            Choice::Entry(MapSymbol::Map(map)) => keys.get(map).copied().filter(|bytes| *bytes <= MAX_KEY),
-            _ => Some(0),
-        };
-        self.all.iter().map(size).collect()
+    /// Whether all maps whose entries are choices have keys that can be looked up before the loop.
+    fn has_keys(&self, keys: &BTreeMap<MapId, u32>) -> bool {
+        let mut maps = self.all.iter().filter_map(|choice| match choice {
+            Choice::Entry(entries) => Some(entries.map),
+            Choice::Known(_) => None,
+        });
+        maps.all(|map| keys.get(&map).is_some_and(|bytes| *bytes <= MAX_KEY))
     }
 
     /// A choice that needs no test.
@@ -169,52 +170,6 @@ impl Choices {
         };
         let mut reach = changing.reach.iter().copied();
         changing.own.or_else(|| reach.find(|index| changing.is_nullable || is_there(index)))
-    }
-
-    /// Computes the choices before the loop that its body computes.
-    fn compute_known(&mut self, function: &mut MirFunction, one: &IteratorLoop, before: Block) {
-        let insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
-        let insts: BTreeMap<Value, Op> =
-            insts.filter_map(|inst| Some((inst.result?, inst.op.clone()))).collect();
-        let mut computed = BTreeMap::new();
-        for choice in &mut self.all {
-            if let Choice::Known(value) = choice {
-                *value = compute(function, before, *value, (&insts, &mut computed));
-            }
-        }
-    }
-
-    /// Makes the words for pointers of the header, and for others that code after the loop reads. Each gets an entry of its
-    /// map, or null. Returns their slots.
-    fn make_words(
-        &mut self,
-        function: &mut MirFunction,
-        (before, sizes): (Block, &[u32]),
-        used: &BTreeSet<Value>,
-    ) -> EntryWords {
-        let mut slots = EntryWords::new();
-        for (index, choice) in self.all.iter().enumerate() {
-            let Choice::Entry(symbol) = choice else { continue };
-            let key = push_slot(function, sizes[index]);
-            let key = address(function, before, key);
-            let zero = function.append(before, Type::I64, Op::Const(0));
-            for at in (0..sizes[index]).step_by(8) {
-                function.append_store(before, zero, key, at);
-            }
-            let map = function.append(before, Type::Ptr(Origin::Map), Op::MapAddr(*symbol));
-            let lookup = Op::Call { callee: Callee::Helper(Helper::MapLookup), args: vec![map, key] };
-            let entry = function.append(before, Type::Ptr(Origin::EntryOrNull), lookup);
-            for (value, changing) in &self.changing {
-                if changing.reach.contains(&index) && (changing.own.is_some() || used.contains(value)) {
-                    let slot = push_slot(function, 8);
-                    let word = address(function, before, slot);
-                    function.append_store(before, entry, word, 0);
-                    self.words.insert((*value, index), word);
-                    slots.insert(slot, *symbol);
-                }
-            }
-        }
-        slots
     }
 
     /// Makes the values that say which choice each pointer is.
@@ -434,26 +389,6 @@ impl Choices {
 fn is_choice(function: &mut MirFunction, at: Block, number: Value, choice: usize) -> Value {
     let choice = function.append(at, Type::I32, Op::Const(choice as u64));
     function.append(at, Type::I32, Op::Compare(Condition::Eq, number, choice))
-}
-
-/// Computes a value in a block, by instructions of another one.
-fn compute(
-    function: &mut MirFunction,
-    at: Block,
-    value: Value,
-    (insts, computed): (&BTreeMap<Value, Op>, &mut BTreeMap<Value, Value>),
-) -> Value {
-    if let Some(own) = computed.get(&value) {
-        return *own;
-    }
-    let Some(mut op) = insts.get(&value).cloned() else { return value };
-    for operand in op.operands() {
-        compute(function, at, operand, (insts, computed));
-    }
-    op.map_operands(&mut |operand| computed.get(&operand).copied().unwrap_or(operand));
-    let own = function.append(at, function.values[value], op);
-    computed.insert(value, own);
-    own
 }
 
 /// Replaces the pointers after the loop by those that are found there.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Changing, Choice, Choices, EntryWords, Number, is_nullable};
+use super::{Changing, Choice, Choices, Entries, EntryWords, Number, is_nullable};
+use crate::hir::MapId;
 use crate::index::IndexVec;
 use crate::kernel::mir::iterator_loops::{Iteration, IteratorLoop};
 use crate::kernel::mir::loop_iterators::Over;
-use crate::kernel::mir::{Block, Callee, Helper, MapSymbol, MirFunction, Op, Type, Value};
+use crate::kernel::mir::{Block, Callee, Helper, MapSymbol, MirFunction, Op, Origin, Type, Value};
 
 /// Where a pointer of the loop comes from.
 enum Source {
@@ -18,8 +19,8 @@ enum Source {
 struct Finder<'a> {
     function: &'a MirFunction,
     one: &'a IteratorLoop,
-    /// The map that the loop iterates over.
-    over: Option<MapSymbol>,
+    /// The entries of the map that the loop iterates over.
+    over: Option<Entries>,
     ops: IndexVec<Value, Option<&'a Op>>,
     /// The parameters of the loop's blocks: the block of each, and its position there.
     params: BTreeMap<Value, (Block, usize)>,
@@ -45,24 +46,50 @@ impl<'a> Finder<'a> {
         let defined = insts.filter_map(|inst| inst.result).collect();
         let mut finder = Finder { function, one, over: None, ops, params, defined, words };
         if let Over::Map(map) = over {
-            finder.over = finder.map(map);
+            finder.over = finder.map(map).map(|map| Entries { map, is_inner: false, like: None });
         }
         finder
     }
 
-    fn map(&self, value: Value) -> Option<MapSymbol> {
+    fn map(&self, value: Value) -> Option<MapId> {
         match self.ops[value] {
-            Some(Op::MapAddr(map @ MapSymbol::Map(_))) => Some(*map),
+            Some(Op::MapAddr(MapSymbol::Map(map))) => Some(*map),
             _ => None,
         }
     }
 
-    /// The map whose entries are in the word at an address, if it is one.
-    fn word(&self, address: Value) -> Option<MapSymbol> {
-        match self.ops[address] {
-            Some(Op::StackAddr { slot, .. }) => self.words.get(slot).copied(),
+    /// The entries of which a value is one, if it is found before the loop as well.
+    fn entries(&self, value: Value) -> Option<Entries> {
+        let like = Some(value);
+        match self.ops[value]? {
+            Op::Call { callee: Callee::Helper(Helper::MapLookup), args } => match self.ops[args[0]] {
+                Some(Op::NonNull(outer)) => {
+                    let outer = self.entries(*outer).filter(|outer| !outer.is_inner)?;
+                    Some(Entries { is_inner: true, like, ..outer })
+                }
+                _ => self.map(args[0]).map(|map| Entries { map, is_inner: false, like }),
+            },
+            Op::Call { callee: Callee::Helper(Helper::StorageGet(_)), args } => {
+                let map = self.map(args[0]).filter(|_| self.is_known_object(args[1]))?;
+                Some(Entries { map, is_inner: false, like })
+            }
+            Op::Load { base, .. } => match self.ops[*base] {
+                Some(Op::StackAddr { slot, .. }) => self.words.get(slot).copied(),
+                _ => None,
+            },
             _ => None,
         }
+    }
+
+    /// Whether a kernel object is the same before the loop: the current task, or a member of the context.
+    fn is_known_object(&self, object: Value) -> bool {
+        !self.defined.contains(&object)
+            || match self.ops[object] {
+                Some(Op::NonNull(of)) => self.is_known_object(*of),
+                Some(Op::Load { base, .. }) => self.function.values[*base] == Type::Ptr(Origin::Context),
+                Some(Op::Call { callee: Callee::External(_), args }) => args.is_empty(),
+                _ => false,
+            }
     }
 
     /// What iterations pass for a parameter of the loop.
@@ -94,7 +121,7 @@ impl<'a> Finder<'a> {
             if let Iteration::MapEntry { entries, .. } = self.one.iteration()
                 && entries.contains(&from)
             {
-                return self.over.map(|map| Source::Choice(Choice::Entry(map)));
+                return self.over.map(|entries| Source::Choice(Choice::Entry(entries)));
             }
             match self.ops[from] {
                 Some(Op::NonNull(of)) if self.defined.contains(&from) => from = *of,
@@ -112,12 +139,7 @@ impl<'a> Finder<'a> {
         if self.can_be_before(from) {
             return Some(Source::Choice(Choice::Known(from)));
         }
-        let map = match self.ops[from] {
-            Some(Op::Call { callee: Callee::Helper(Helper::MapLookup), args }) => self.map(args[0]),
-            Some(Op::Load { base, .. }) => self.word(*base),
-            _ => None,
-        };
-        map.map(|map| Source::Choice(Choice::Entry(map)))
+        self.entries(from).map(|entries| Source::Choice(Choice::Entry(entries)))
     }
 }
 
