@@ -55,7 +55,7 @@ const MAX_DECISIONS_ITERATED: usize = 8;
 const MAX_BRANCHES_KNOWN: usize = 24;
 
 /// The limit of numbers that grow from merge to merge of which the verifier may know the ranges: the n-th has up to n.
-const MAX_GROWN_KNOWN: usize = 8;
+const MAX_GROWN_KNOWN: usize = 1;
 
 /// The limit of steps in which a number grows from merge to merge, in a function with few branches: each doubles the paths,
 /// and twelve of an addition are 27,000 verified instructions.
