@@ -31,7 +31,8 @@ impl Loops {
 /// The reason why a loop stays under an iterator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptReason {
-    /// A pointer that is no entry of a map changes between iterations, or one that the loop defines is used after it.
+    /// A pointer that is no entry of a map changes between iterations, or more than four change, or one that the loop defines
+    /// is used after it.
     Pointer,
     /// Memory on the stack is written in the loop and used outside of it. A kernel before 6.8 verifies one
     /// iteration only, and would assume after the loop that the stack holds the contents of that iteration.
@@ -50,8 +51,8 @@ impl KeptReason {
     pub fn reason(self) -> &'static str {
         match self {
             KeptReason::Pointer => {
-                "a pointer that is no entry of a map changes between iterations, or one that the loop \
-                 defines is used after it"
+                "iterations change a pointer that is no entry of a map, or more than four of them, or code after the \
+                 loop uses one that the loop defines"
             }
             KeptReason::Stack => "the loop writes to memory on the stack that is used outside of it",
             KeptReason::Inner => "a loop inside of it cannot",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     MAX_BRANCHES_KNOWN, MAX_DECISIONS_ITERATED, MAX_GROWN_KNOWN, MAX_INLINED_OFTEN, MAX_INLINED_ONCE,
-    MAX_ON_ALL_PATHS, MAX_STEPS_KNOWN, MAX_UNROLLED,
+    MAX_ON_ALL_PATHS, MAX_POINTERS_CHANGED, MAX_STEPS_KNOWN, MAX_UNROLLED,
 };
 use crate::hir::FuncId;
 use crate::index::IndexVec;
@@ -79,6 +79,11 @@ pub fn may_know_grown(numbers: usize) -> bool {
 /// Whether each of the numbers may be known of which the last is computed from so many others, at one merge after another.
 pub fn may_know_steps(steps: usize) -> bool {
     steps <= MAX_STEPS_KNOWN
+}
+
+/// Whether so many pointers to entries may be changed by iterations of loops that are called.
+pub fn may_change_pointers(pointers: usize) -> bool {
+    pointers <= MAX_POINTERS_CHANGED
 }
 
 /// Whether a function has a loop whose body should be a function of its own, or is a callback for which that holds.

@@ -61,6 +61,10 @@ const MAX_GROWN_KNOWN: usize = 1;
 /// and twelve of an addition are 27,000 verified instructions.
 const MAX_STEPS_KNOWN: usize = 12;
 
+/// The limit of pointers to entries that iterations of a function's called loops change. Each is another state where it is not
+/// changed yet, and mostly was one before the loop: four are 86,000 verified instructions around few of their own.
+const MAX_POINTERS_CHANGED: usize = 4;
+
 /// The limit of instructions of an unrolled loop, and of its iterations.
 const MAX_UNROLLED: (usize, u64) = (192, 16);
 

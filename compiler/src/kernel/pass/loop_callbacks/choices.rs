@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! header(p):                           header(p, n):          n is 0 before the first iteration
-//!     body                                 q = p if n is 0, a if n is 1, *word if n is 2
-//!                                          body, with q for p
+//!     .. uses p ..                         q = p if n is 0, a if n is 1, *word if n is 2; .. uses q ..
 //!     jump header(a)                   ->  jump header(p, 1)
 //!     jump header(entry of a map)          *word = the entry; jump header(p, 2)
 //! ```
@@ -12,9 +11,13 @@
 //! and so checks the body with each pointer. A pointer to an entry is in a word of the stack frame, which holds an entry of
 //! the same map, or null, before the first iteration: the verifier knows the same of it in all iterations.
 //!
+//! The pointers themselves are found where they are used, and no earlier: each would be another state of all code before.
+//! Pointers that are never live at the same time share their words (`classes`).
+//!
 //! Not here: pointers of other origins, which stay as they are.
 
 mod before;
+mod classes;
 mod find;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +26,12 @@ use self::before::Before;
 use super::Surroundings;
 use crate::hir::MapId;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::iterator_loops::IteratorLoop;
+use crate::kernel::mir::iterator_loops::{Exit, IteratorLoop};
 use crate::kernel::mir::loop_iterators::Over;
 use crate::kernel::mir::{
     Block, Condition, MirFunction, Op, Origin, Slot, SlotData, Target, Type, Value, ssa_repair,
 };
+use crate::kernel::verifier::code::may_change_pointers;
 
 /// The limit of bytes of a key that is looked up before the first iteration.
 const MAX_KEY: u32 = 64;
@@ -74,11 +78,15 @@ struct Changing {
     block: Block,
     /// Its position among the parameters of the block.
     index: usize,
+    /// What is passed for it.
+    args: Vec<Value>,
     /// The choices that it may be.
     reach: BTreeSet<usize>,
     /// Of a parameter of the header, the choice that it is before the first iteration.
     own: Option<usize>,
     is_nullable: bool,
+    /// Pointers of one class share their words.
+    class: Value,
     /// The value that says which choice it is.
     number: Value,
 }
@@ -90,7 +98,7 @@ struct Choices {
     all: Vec<Choice>,
     /// What is passed for parameters.
     passed: BTreeMap<Value, Number>,
-    /// The addresses of the words that hold entries, by pointer and choice.
+    /// The addresses of the words that hold entries, by class and choice.
     words: BTreeMap<(Value, usize), Value>,
 }
 
@@ -100,24 +108,47 @@ struct Leaving {
     values: BTreeMap<Value, Value>,
 }
 
-/// Replaces the pointers that change in a loop by numbers, if that is possible.
-pub fn run(function: &mut MirFunction, one: &mut IteratorLoop, over: Over, surroundings: &mut Surroundings) {
+/// Replaces the pointers that change in a loop by numbers, if that is possible. `zeros` are the numbers that are 0, of which
+/// the verifier must not know that.
+pub fn run(
+    function: &mut MirFunction,
+    one: &mut IteratorLoop,
+    (over, zeros): (Over, &mut BTreeSet<Value>),
+    surroundings: &mut Surroundings,
+) {
     let Some(mut choices) = Choices::find(function, one, over, &surroundings.words) else { return };
     let used = choices.used_after(function, one);
-    let is_tested = |value: &Value| choices.untested(function, &choices.changing[value]).is_none();
-    if used.iter().any(is_tested) || !choices.has_keys(&surroundings.keys) {
+    let is_tested = |changing: &Changing| choices.untested(function, changing).is_none();
+    if choices.changing.values().any(is_tested) || !choices.has_keys(&surroundings.keys) {
+        return;
+    }
+    choices.find_classes(function, one, &used);
+    if !may_change_pointers(inner_words(function, one, &surroundings.words) + choices.words_needed()) {
         return;
     }
     let mut before = Before::new(function, one);
     before.compute_known(&mut choices);
-    surroundings.words.extend(before.make_words(&mut choices, &surroundings.keys, &used));
+    surroundings.words.extend(before.make_words(&mut choices, &surroundings.keys));
     let before = before.end();
     surroundings.frame = surroundings.frame.max(function.slot_bytes);
+    let zero = function.append(before, Type::I32, Op::Const(0));
+    zeros.insert(zero);
     choices.make_numbers(function);
     let leaving = choices.leave(function, one, &used);
-    choices.number(function, one, before);
-    choices.enter(function, one);
+    choices.find_at_uses(function, one);
+    choices.pass_numbers(function, one, (before, zero));
     repair(function, &choices, &used, &leaving);
+}
+
+/// How many words the loops inside of a loop have.
+fn inner_words(function: &MirFunction, one: &IteratorLoop, words: &EntryWords) -> usize {
+    let ops = function.definitions();
+    let insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
+    let slots = insts.flat_map(|inst| inst.op.operands()).filter_map(|value| match ops[value] {
+        Some(Op::StackAddr { slot, .. }) if words.contains_key(slot) => Some(*slot),
+        _ => None,
+    });
+    slots.collect::<BTreeSet<Slot>>().len()
 }
 
 fn is_nullable(ty: Type) -> bool {
@@ -162,14 +193,25 @@ impl Choices {
         maps.all(|map| keys.get(&map).is_some_and(|bytes| *bytes <= MAX_KEY))
     }
 
-    /// A choice that needs no test.
+    /// How many words there will be.
+    fn words_needed(&self) -> usize {
+        let entries = |changing: &Changing| {
+            let class = changing.class;
+            let is_entry = |index: &&usize| matches!(self.all[**index], Choice::Entry(_));
+            changing.reach.iter().filter(is_entry).map(|index| (class, *index)).collect::<Vec<_>>()
+        };
+        self.changing.values().flat_map(entries).collect::<BTreeSet<_>>().len()
+    }
+
+    /// A choice that needs no test, also of another pointer.
     fn untested(&self, function: &MirFunction, changing: &Changing) -> Option<usize> {
         let is_there = |index: &usize| match self.all[*index] {
-            Choice::Known(value) => !is_nullable(function.values[value]),
+            Choice::Known(value) => matches!(function.values[value], Type::Ptr(to) if to.is_memory()),
             Choice::Entry(_) => false,
         };
         let mut reach = changing.reach.iter().copied();
-        changing.own.or_else(|| reach.find(|index| changing.is_nullable || is_there(index)))
+        let found = reach.find(|index| changing.is_nullable || is_there(index));
+        changing.own.or(found).or_else(|| (0..self.all.len()).find(is_there))
     }
 
     /// Makes the values that say which choice each pointer is.
@@ -181,12 +223,7 @@ impl Choices {
     }
 
     /// Gives each edge that leaves the loop a block, which finds the pointers that code after the loop reads.
-    fn leave(
-        &self,
-        function: &mut MirFunction,
-        one: &mut IteratorLoop,
-        used: &BTreeSet<Value>,
-    ) -> Vec<Leaving> {
+    fn leave(&self, function: &mut MirFunction, one: &IteratorLoop, used: &BTreeSet<Value>) -> Vec<Leaving> {
         let dominators = Dominators::new(function, &function.reverse_postorder());
         let to_end =
             function.blocks[one.header].term.targets().into_iter().position(|to| to.block != one.entry);
@@ -197,14 +234,8 @@ impl Choices {
             let there: Vec<Value> = used.iter().filter(is_there).copied().collect();
             let Target { block: to, args } = function.blocks[from].term.targets()[index].clone();
             let span = function.blocks[to].span;
-            let [storing, mut at] = std::array::from_fn(|_| function.push_block(span));
-            *function.blocks[from].term.targets_mut()[index] = Target::to(storing);
-            let mut made = vec![storing];
-            let mut stored = storing;
-            for value in there.iter().filter(|value| self.changing[*value].own.is_none()) {
-                stored = self.store(function, stored, (*value, *value), &mut made);
-            }
-            function.jump(stored, at, Vec::new());
+            let mut at = function.push_block(span);
+            *function.blocks[from].term.targets_mut()[index] = Target::to(at);
             let mut values = BTreeMap::new();
             for value in there {
                 let own;
@@ -213,45 +244,9 @@ impl Choices {
             }
             let args = args.iter().map(|arg| values.get(arg).copied().unwrap_or(*arg)).collect();
             function.jump(at, to, args);
-            if from != one.header {
-                one.blocks.extend(made);
-            }
             found.push(Leaving { block: at, values });
         }
         found
-    }
-
-    /// Stores `value` in the words of `of`, if it is an entry. Returns where the code goes on.
-    fn store(
-        &self,
-        function: &mut MirFunction,
-        mut at: Block,
-        (value, of): (Value, Value),
-        made: &mut Vec<Block>,
-    ) -> Block {
-        let number = self.passed.get(&value).copied().unwrap_or(Number::Of(value));
-        for ((_, index), word) in self.words.range((of, 0)..=(of, usize::MAX)) {
-            match number {
-                Number::Of(from) if from != of || self.changing[&of].own.is_none() => {
-                    if !self.changing[&from].reach.contains(index) {
-                        continue;
-                    }
-                    let [stored, next] =
-                        std::array::from_fn(|_| function.push_block(function.blocks[at].span));
-                    made.extend([stored, next]);
-                    let is_it = is_choice(function, at, self.changing[&from].number, *index);
-                    function.branch(at, is_it, stored, next);
-                    function.append_store(stored, value, *word, 0);
-                    function.jump(stored, next, Vec::new());
-                    at = next;
-                }
-                Number::Is(own) if own == *index => {
-                    function.append_store(at, value, *word, 0);
-                }
-                _ => {}
-            }
-        }
-        at
     }
 
     /// Finds a pointer by its number. Returns where the code goes on, and the pointer.
@@ -298,7 +293,7 @@ impl Choices {
 
     /// The pointer that a choice is.
     fn pointer(&self, function: &mut MirFunction, at: Block, (of, index): (Value, usize)) -> Value {
-        match (self.all[index], self.words.get(&(of, index))) {
+        match (self.all[index], self.words.get(&(self.changing[&of].class, index))) {
             (Choice::Entry(_), Some(word)) => {
                 function.append_load(at, Type::Ptr(Origin::EntryOrNull), *word, 0)
             }
@@ -307,8 +302,68 @@ impl Choices {
         }
     }
 
-    /// Passes a number with each pointer, and the same pointers of the header to all iterations.
-    fn number(&self, function: &mut MirFunction, one: &mut IteratorLoop, before: Block) {
+    /// Finds each pointer of the body before its first use, which all others come after.
+    fn find_at_uses(&self, function: &mut MirFunction, one: &mut IteratorLoop) {
+        for value in self.changing.keys() {
+            let order = function.reverse_postorder();
+            let using: Vec<Block> = order
+                .iter()
+                .copied()
+                .filter(|block| one.blocks.contains(block) && self.uses(function, *block, *value))
+                .collect();
+            let dominators = Dominators::new(function, &order);
+            let Some(first) = using.iter().copied().reduce(|a, b| common(&dominators, a, b)) else {
+                continue;
+            };
+            let insts = &function.blocks[first].insts;
+            let at = insts.iter().position(|inst| inst.op.reads(*value)).unwrap_or(insts.len());
+            let rest = function.split(first, at);
+            let mut made = vec![rest];
+            let (join, own) = self.choose(function, first, *value, &mut made);
+            function.jump(join, rest, Vec::new());
+            for block in using.into_iter().filter(|block| *block != first).chain([rest]) {
+                self.replace(function, block, (*value, own));
+            }
+            one.blocks.extend(made);
+        }
+    }
+
+    /// Whether a block uses a pointer other than to pass it on as one that changes.
+    fn uses(&self, function: &MirFunction, block: Block, value: Value) -> bool {
+        let data = &function.blocks[block];
+        let passes = |target: &&Target| {
+            let args = target.args.iter().enumerate();
+            args.clone().any(|(index, arg)| *arg == value && !self.is_changing(function, target.block, index))
+        };
+        data.insts.iter().any(|inst| inst.op.reads(value)) || data.term.targets().iter().any(passes)
+    }
+
+    fn is_changing(&self, function: &MirFunction, block: Block, index: usize) -> bool {
+        self.changing.contains_key(&function.blocks[block].params[index])
+    }
+
+    fn replace(&self, function: &mut MirFunction, block: Block, (value, by): (Value, Value)) {
+        let mut replace = |operand: Value| if operand == value { by } else { operand };
+        let data = &mut function.blocks[block];
+        data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut replace));
+        let mut term = data.term.clone();
+        for target in term.targets_mut() {
+            for index in 0..target.args.len() {
+                if target.args[index] == value && !self.is_changing(function, target.block, index) {
+                    target.args[index] = by;
+                }
+            }
+        }
+        function.blocks[block].term = term;
+    }
+
+    /// Passes a number in the place of each pointer, and the same pointers of the header to all iterations.
+    fn pass_numbers(
+        &self,
+        function: &mut MirFunction,
+        one: &mut IteratorLoop,
+        (before, zero): (Block, Value),
+    ) {
         let mut by_block: BTreeMap<Block, Vec<Value>> = BTreeMap::new();
         for (value, changing) in &self.changing {
             by_block.entry(changing.block).or_default().push(*value);
@@ -316,74 +371,105 @@ impl Choices {
         for from in one.blocks.iter().copied().collect::<Vec<_>>() {
             let targets: Vec<Target> = function.blocks[from].term.targets().into_iter().cloned().collect();
             for (index, target) in targets.into_iter().enumerate() {
-                let Some(values) = by_block.get(&target.block) else { continue };
-                for value in values {
-                    let number = match self.passed[&target.args[self.changing[value].index]] {
-                        Number::Of(other) => self.changing[&other].number,
-                        Number::Is(choice) => function.append(from, Type::I32, Op::Const(choice as u64)),
-                    };
-                    function.blocks[from].term.targets_mut()[index].args.push(number);
-                }
-                if target.block == one.header {
-                    self.keep(function, one, (from, index), values);
+                if let Some(values) = by_block.get(&target.block) {
+                    self.pass(function, one, ((from, index), target), (values, zero));
                 }
             }
         }
-        let carried = by_block.get(&one.header).into_iter().flatten();
-        for own in carried.filter_map(|value| self.changing[value].own) {
+        for own in
+            by_block.get(&one.header).into_iter().flatten().filter_map(|value| self.changing[value].own)
+        {
             let number = function.append(before, Type::I32, Op::Const(own as u64));
             function.blocks[before].term.targets_mut()[0].args.push(number);
         }
+        for (block, values) in by_block.into_iter().filter(|(block, _)| *block != one.header) {
+            self.drop_params(function, block, &values);
+        }
     }
 
-    /// Stores the pointers that an edge to the header passes, which passes on the header's own then.
-    fn keep(
+    /// Passes numbers on an edge of the loop, and stores entries that are passed in their words. The verifier does not know
+    /// the numbers: each would be another state of the next iteration.
+    fn pass(
         &self,
         function: &mut MirFunction,
         one: &mut IteratorLoop,
-        (from, index): (Block, usize),
-        values: &[Value],
+        ((from, index), mut target): (Exit, Target),
+        (values, zero): (&[Value], Value),
     ) {
-        let storing = function.push_block(function.blocks[from].span);
-        let mut made = vec![storing];
-        let mut target = Target::to(storing);
-        std::mem::swap(&mut target, function.blocks[from].term.targets_mut()[index]);
-        let mut at = storing;
+        let mut loads: Vec<(Value, Value, Value, usize)> = Vec::new();
+        let mut stores: Vec<(Value, Value)> = Vec::new();
         for value in values {
-            let arg = std::mem::replace(&mut target.args[self.changing[value].index], *value);
-            at = self.store(function, at, (arg, *value), &mut made);
+            let changing = &self.changing[value];
+            let arg = std::mem::replace(&mut target.args[changing.index], *value);
+            let words = self.words.range((changing.class, 0)..=(changing.class, usize::MAX));
+            let number = match self.passed[&arg] {
+                Number::Of(other) => {
+                    let Changing { number, class, .. } = self.changing[&other];
+                    let copied = words.filter(|_| class != changing.class);
+                    loads.extend(copied.filter_map(|((_, choice), word)| {
+                        Some((*word, *self.words.get(&(class, *choice))?, number, *choice))
+                    }));
+                    number
+                }
+                Number::Is(own) => {
+                    stores.extend(
+                        words.filter(|((_, choice), _)| *choice == own).map(|(_, word)| (*word, arg)),
+                    );
+                    {
+                        let known = function.append(from, Type::I32, Op::Const(own as u64));
+                        function.append(from, Type::I32, Op::Opaque { value: known, zero })
+                    }
+                }
+            };
+            target.args.push(number);
+        }
+        if loads.is_empty() && stores.is_empty() {
+            *function.blocks[from].term.targets_mut()[index] = target;
+            return;
+        }
+        let mut at = function.push_block(function.blocks[from].span);
+        let mut made = vec![at];
+        *function.blocks[from].term.targets_mut()[index] = Target::to(at);
+        let ty = Type::Ptr(Origin::EntryOrNull);
+        let loaded: Vec<Value> =
+            loads.iter().map(|(_, from, ..)| function.append_load(at, ty, *from, 0)).collect();
+        stores.into_iter().for_each(|(word, entry)| function.append_store(at, entry, word, 0));
+        for ((word, _, number, choice), entry) in loads.into_iter().zip(loaded) {
+            let [stored, next] = std::array::from_fn(|_| function.push_block(function.blocks[at].span));
+            made.extend([stored, next]);
+            let is_it = is_choice(function, at, number, choice);
+            function.branch(at, is_it, stored, next);
+            function.append_store(stored, entry, word, 0);
+            function.jump(stored, next, Vec::new());
+            at = next;
         }
         function.jump(at, target.block, target.args);
         one.blocks.extend(made);
     }
 
-    /// Finds the pointers of the header at the start of each iteration.
-    fn enter(&self, function: &mut MirFunction, one: &mut IteratorLoop) {
-        let inside: Vec<Block> = one.blocks.iter().copied().filter(|block| *block != one.entry).collect();
-        let rest = function.split(one.entry, 0);
-        let mut made = Vec::new();
-        let mut at = one.entry;
-        let mut current = BTreeMap::new();
-        for (value, _) in self.changing.iter().filter(|(_, changing)| changing.own.is_some()) {
-            let own;
-            (at, own) = self.choose(function, at, *value, &mut made);
-            current.insert(*value, own);
+    /// Removes the pointers from the parameters of a block.
+    fn drop_params(&self, function: &mut MirFunction, block: Block, values: &[Value]) {
+        let dropped: BTreeSet<usize> = values.iter().map(|value| self.changing[value].index).collect();
+        let keep = |list: &mut Vec<Value>| {
+            let mut index = 0..;
+            list.retain(|_| index.next().is_some_and(|index: usize| !dropped.contains(&index)));
+        };
+        keep(&mut function.blocks[block].params);
+        for from in function.blocks.ids().collect::<Vec<_>>() {
+            let targets = function.blocks[from].term.targets_mut().into_iter();
+            targets.filter(|to| to.block == block).for_each(|to| keep(&mut to.args));
         }
-        function.jump(at, rest, Vec::new());
-        let mut replace = |value: Value| current.get(&value).copied().unwrap_or(value);
-        for block in inside.into_iter().chain([rest]) {
-            let data = &mut function.blocks[block];
-            data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut replace));
-            data.term.map_operands(&mut replace);
-            for target in data.term.targets_mut().into_iter().filter(|to| to.block == one.header) {
-                for (value, changing) in self.changing.iter().filter(|(_, changing)| changing.own.is_some()) {
-                    target.args[changing.index] = *value;
-                }
-            }
-        }
-        one.blocks.extend(made);
-        one.blocks.insert(rest);
     }
+}
+
+/// The last block that all ways to both blocks lead through.
+fn common(dominators: &Dominators, mut one: Block, other: Block) -> Block {
+    while !dominators.dominates(one, other)
+        && let Some(above) = dominators.immediate(one)
+    {
+        one = above;
+    }
+    one
 }
 
 fn is_choice(function: &mut MirFunction, at: Block, number: Value, choice: usize) -> Value {

@@ -152,13 +152,13 @@ fn replace(
         iterator.run_once(function)?;
         return Ok(None);
     };
-    let zeros = iterator.zeros(function);
+    let mut zeros = iterator.zeros(function);
     iterator.header.ok_or(KeptReason::Shape)?;
     iterator.remove(function);
     if iterator.is_over_map() && !one.absorb_ends(function) {
         return Err(KeptReason::Shape);
     }
-    choices::run(function, &mut one, iterator.over, surroundings);
+    choices::run(function, &mut one, (iterator.over, &mut zeros), surroundings);
     growth::extend(function, &mut one)?;
     let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
     if insts.any(|inst| is_step(inst) && !one.reads_iteration(inst)) {

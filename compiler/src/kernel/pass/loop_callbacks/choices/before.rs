@@ -1,6 +1,7 @@
 //! What is computed before a loop: the choices that its body computes, and an entry for each word.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::{Choice, Choices, Entries, EntryWords, address, push_slot};
 use crate::hir::MapId;
@@ -58,24 +59,18 @@ impl<'a> Before<'a> {
         own
     }
 
-    /// Makes the words for pointers of the header, and for others that code after the loop reads. Each gets an entry of its
-    /// map, or null. Returns their slots.
-    pub fn make_words(
-        &mut self,
-        choices: &mut Choices,
-        keys: &BTreeMap<MapId, u32>,
-        used: &BTreeSet<Value>,
-    ) -> EntryWords {
+    /// Makes the words. Each gets an entry of its map, or null. Returns their slots.
+    pub fn make_words(&mut self, choices: &mut Choices, keys: &BTreeMap<MapId, u32>) -> EntryWords {
         let mut words = EntryWords::new();
         for (index, choice) in choices.all.iter().enumerate() {
             let Choice::Entry(entries) = choice else { continue };
             let (entry, like) = self.entry(entries, keys[&entries.map]);
-            for (value, changing) in &choices.changing {
-                if changing.reach.contains(&index) && (changing.own.is_some() || used.contains(value)) {
+            for changing in choices.changing.values().filter(|changing| changing.reach.contains(&index)) {
+                if let Entry::Vacant(vacant) = choices.words.entry((changing.class, index)) {
                     let slot = push_slot(self.function, 8);
                     let word = address(self.function, self.at, slot);
                     self.function.append_store(self.at, entry, word, 0);
-                    choices.words.insert((*value, index), word);
+                    vacant.insert(word);
                     words.insert(slot, Entries { like: Some(like), ..*entries });
                 }
             }

@@ -168,8 +168,9 @@ impl Choices {
             let (block, index) = *finder.params.get(&value)?;
             let own = (block == one.header).then(|| choices.index_of(Choice::Known(value)));
             let mut reach: BTreeSet<usize> = own.into_iter().collect();
-            for arg in finder.args((block, index)) {
-                let number = match finder.source(arg, &carried)? {
+            let args: Vec<Value> = finder.args((block, index)).collect();
+            for arg in &args {
+                let number = match finder.source(*arg, &carried)? {
                     Source::Changing(from) => {
                         open.push(from);
                         Number::Of(from)
@@ -180,12 +181,15 @@ impl Choices {
                         Number::Is(index)
                     }
                 };
-                choices.passed.insert(arg, number);
+                choices.passed.insert(*arg, number);
             }
             let is_nullable = is_nullable(function.values[value]);
-            choices.changing.insert(value, Changing { block, index, reach, own, is_nullable, number: value });
+            choices.changing.insert(
+                value,
+                Changing { block, index, args, reach, own, is_nullable, class: value, number: value },
+            );
         }
-        choices.propagate(&finder);
+        choices.propagate();
         (!carried.is_empty()).then_some(choices)
     }
 
@@ -197,22 +201,26 @@ impl Choices {
     }
 
     /// A pointer may be what those may be that are passed for it.
-    fn propagate(&mut self, finder: &Finder<'_>) {
-        let of = |changing: &Changing| finder.args((changing.block, changing.index)).collect::<Vec<_>>();
-        let args: Vec<(Value, Vec<Value>)> =
-            self.changing.iter().map(|(value, changing)| (*value, of(changing))).collect();
+    fn propagate(&mut self) {
+        let passed = |args: &[Value]| {
+            let others = args.iter().filter_map(|arg| match self.passed.get(arg) {
+                Some(Number::Of(from)) => Some(*from),
+                _ => None,
+            });
+            others.collect::<Vec<_>>()
+        };
+        let passed: Vec<(Value, Vec<Value>)> =
+            self.changing.iter().map(|(value, changing)| (*value, passed(&changing.args))).collect();
         let mut changes = true;
         while changes {
             changes = false;
-            for (to, args) in &args {
-                for arg in args {
-                    let Some(Number::Of(from)) = self.passed.get(arg) else { continue };
-                    let more = self.changing[from].reach.clone();
-                    let Some(changing) = self.changing.get_mut(to) else { continue };
-                    let before = changing.reach.len();
-                    changing.reach.extend(more);
-                    changes |= changing.reach.len() > before;
-                }
+            for (to, from) in &passed {
+                let more: Vec<usize> =
+                    from.iter().flat_map(|from| &self.changing[from].reach).copied().collect();
+                let Some(changing) = self.changing.get_mut(to) else { continue };
+                let before = changing.reach.len();
+                changing.reach.extend(more);
+                changes |= changing.reach.len() > before;
             }
         }
     }
