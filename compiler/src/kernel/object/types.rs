@@ -35,7 +35,7 @@ impl Assembly<'_> {
                     })
                     .collect();
                 let bytes = narrow(types.size(id));
-                self.builder.btf().structure(&def.name, bytes, &members)
+                self.builder.btf().structure(&identifier(&def.name), bytes, &members)
             }
             TypeKind::Enum(def) => {
                 let def = types.enum_def(*def);
@@ -99,4 +99,11 @@ impl Assembly<'_> {
         let encoding = if int.signed { IntEncoding::Signed } else { IntEncoding::Unsigned };
         self.builder.btf().int(&int.to_string(), int.bytes() as u32, encoding)
     }
+}
+
+/// The name of a type as an identifier, as the kernel wants it: the name of a histogram has its arguments. Source:
+/// kernel/bpf/btf.c, `btf_name_valid_identifier`, v6.12.
+fn identifier(name: &str) -> String {
+    let words = name.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_")
 }

@@ -1,10 +1,12 @@
 //! Instruction sets and target kernels: no newer feature is used, and unavailable ones are reported.
 
 use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
+use ks_compiler::object::btf::{Btf, BtfKind};
 use ks_wit::section::Arch;
 
 use ks_compiler_testing::kernel_half::{build, expect_only, object, object_for, perf_program};
 use ks_compiler_testing::loaded::Loaded;
+use object::{Object, ObjectSection};
 
 #[test]
 fn signs_cost_one_instruction_where_there_is_one() {
@@ -133,4 +135,17 @@ fn a_loop_that_cannot_be_a_call_is_refused_next_to_a_map_iteration() {
     assert_eq!(errors[0].code.to_string(), "KS0719");
     assert!(errors[0].message.contains("in a program that loops over a map"), "{errors:#?}");
     assert!(errors[0].notes.iter().any(|note| note.contains("no entry of a map")), "{errors:#?}");
+}
+
+#[test]
+fn types_are_named_as_the_kernel_wants_them() {
+    let script = perf_program("var sizes: linear_hist(0, 64, 16)", "sizes.add(7)\nreturn 0");
+    let compiled = object(&script);
+    let file = object::File::parse(compiled.elf()).expect("it is an ELF file");
+    let types = file.section_by_name(".BTF").expect("types").data().expect("in the file").to_vec();
+    let types = Btf::parse(types).expect("well-formed");
+    let structs: Vec<&str> = types.named(BtfKind::Struct).map(|(_, name)| name).collect();
+    assert!(structs.contains(&"linear_hist_0_64_16"), "{structs:?}");
+    let is_identifier = |name: &&&str| name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
+    assert_eq!(structs.iter().find(|name| !is_identifier(name)), None);
 }
