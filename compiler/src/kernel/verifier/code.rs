@@ -1,5 +1,6 @@
 //! The verifier's work for MIR.
 
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use super::{
@@ -8,9 +9,9 @@ use super::{
 };
 use crate::hir::FuncId;
 use crate::index::IndexVec;
-use crate::kernel::mir::iterator_loops::{IteratorLoop, loops};
+use crate::kernel::mir::iterator_loops::loops;
 use crate::kernel::mir::{
-    Block, BlockData, Callee, FunctionOrigin, Inst, MirFunction, Op, Program, Target, Terminator,
+    Block, BlockData, Callee, FunctionOrigin, Inst, MirFunction, Op, Origin, Program, Terminator, Type, Value,
 };
 
 /// Whether a function is small enough to be inlined; `is_only_call` if nothing else calls it.
@@ -88,27 +89,16 @@ pub fn may_change_pointers(pointers: usize) -> bool {
 
 /// Whether a function has a loop whose body should be a function of its own, or is a callback for which that holds.
 pub fn has_large_loop(program: &Program, function: &MirFunction) -> bool {
+    let decisions = Decisions::new(program, function);
     let is_callback = program.loops.are_called_in(function.id) && function.origin == FunctionOrigin::Callback;
-    is_callback && is_large(program, function, &function.reverse_postorder())
-        || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
+    is_callback && decisions.are_too_many(&function.reverse_postorder())
+        || loops(function).iter().any(|one| decisions.are_too_many(&one.blocks))
 }
 
 /// Whether a function has, before all passes, a loop with so many decisions that it stays large.
 pub fn has_huge_loop(program: &Program, function: &MirFunction) -> bool {
-    let mut known = BTreeMap::new();
-    let mut is_huge = |one: &IteratorLoop| {
-        decisions(program, function, &one.blocks, &mut known) > 8 * MAX_DECISIONS_ITERATED
-    };
-    loops(function).iter().any(&mut is_huge)
-}
-
-/// Whether there are too many decisions in blocks of a function, and in what they call, for a loop body.
-pub fn is_large<'b>(
-    program: &Program,
-    function: &MirFunction,
-    blocks: impl IntoIterator<Item = &'b Block>,
-) -> bool {
-    !may_iterate(decisions(program, function, blocks, &mut BTreeMap::new()))
+    let decisions = Decisions::new(program, function);
+    loops(function).iter().any(|one| decisions.of(&one.blocks) > 8 * MAX_DECISIONS_ITERATED)
 }
 
 /// Whether the verifier may follow so many decisions in each iteration under an iterator.
@@ -116,47 +106,66 @@ pub fn may_iterate(decisions: usize) -> bool {
     decisions <= MAX_DECISIONS_ITERATED
 }
 
-/// The branches in blocks and in the functions that they call, except outlined ones, which the verifier does not
-/// follow. A branch that stores a constant on the stack on both of its paths counts as three: constants that
-/// nobody reads any more distinguish all later iterations.
-fn decisions<'b>(
-    program: &Program,
-    function: &MirFunction,
-    blocks: impl IntoIterator<Item = &'b Block>,
-    known: &mut BTreeMap<FuncId, usize>,
-) -> usize {
-    let mut found: usize = 0;
-    let definitions = function.definitions();
-    let stays = |inst: &Inst| match inst.op {
-        Op::Store { base, value, .. } => {
-            matches!(definitions[base], Some(Op::StackAddr { .. }))
-                && matches!(definitions[value], Some(Op::Const(_)))
-        }
-        _ => false,
-    };
-    let leaves = |to: &&Target| function.blocks[to.block].insts.iter().any(stays);
-    for data in blocks.into_iter().map(|block| &function.blocks[*block]) {
-        if matches!(data.term, Terminator::Branch { .. }) {
-            let differs = data.term.targets().iter().all(leaves);
-            found = found.saturating_add(if differs { 3 } else { 1 });
-        }
-        for inst in &data.insts {
-            if let Op::Call { callee: Callee::Function(id), .. } = inst.op
-                && !program.is_body(id)
-            {
-                found = found.saturating_add(decisions_of(program, id, known));
-            }
-        }
-    }
-    found
+/// The decisions of a function.
+pub struct Decisions<'a> {
+    program: &'a Program,
+    function: &'a MirFunction,
+    definitions: OnceCell<IndexVec<Value, Option<&'a Op>>>,
+    /// Those of functions that it calls.
+    called: RefCell<BTreeMap<FuncId, usize>>,
 }
 
-fn decisions_of(program: &Program, id: FuncId, known: &mut BTreeMap<FuncId, usize>) -> usize {
-    if let Some(found) = known.get(&id) {
-        return *found;
+impl<'a> Decisions<'a> {
+    /// Those of a function.
+    pub fn new(program: &'a Program, function: &'a MirFunction) -> Decisions<'a> {
+        Decisions { program, function, definitions: OnceCell::new(), called: RefCell::default() }
     }
-    let callee = program.functions.iter().find(|one| one.id == id);
-    let found = callee.map_or(0, |callee| decisions(program, callee, &callee.reverse_postorder(), known));
-    known.insert(id, found);
-    found
+
+    /// Whether there are too many in blocks, and in what they call, for a loop body.
+    pub fn are_too_many<'b>(&self, blocks: impl IntoIterator<Item = &'b Block>) -> bool {
+        !may_iterate(self.of(blocks))
+    }
+
+    /// The branches in blocks and in the functions that they call, except outlined ones, which the verifier does not
+    /// follow. A branch that stores a constant on the stack on both of its paths counts as three: constants that
+    /// nobody reads any more distinguish all later iterations.
+    fn of<'b>(&self, blocks: impl IntoIterator<Item = &'b Block>) -> usize {
+        let mut found: usize = 0;
+        for data in blocks.into_iter().map(|block| &self.function.blocks[*block]) {
+            if matches!(data.term, Terminator::Branch { .. }) {
+                let differs = data.term.targets().iter().all(|to| self.leaves_constant(to.block));
+                found = found.saturating_add(if differs { 3 } else { 1 });
+            }
+            for inst in &data.insts {
+                if let Op::Call { callee: Callee::Function(id), .. } = inst.op
+                    && !self.program.is_body(id)
+                {
+                    found = found.saturating_add(self.of_called(id));
+                }
+            }
+        }
+        found
+    }
+
+    fn leaves_constant(&self, block: Block) -> bool {
+        self.function.blocks[block].insts.iter().any(|inst| match inst.op {
+            Op::Store { base, value, .. } if self.function.values[base] == Type::Ptr(Origin::Stack) => {
+                let definitions = self.definitions.get_or_init(|| self.function.definitions());
+                matches!(definitions[base], Some(Op::StackAddr { .. }))
+                    && matches!(definitions[value], Some(Op::Const(_)))
+            }
+            _ => false,
+        })
+    }
+
+    fn of_called(&self, id: FuncId) -> usize {
+        let known = self.called.borrow().get(&id).copied();
+        known.unwrap_or_else(|| {
+            let callee = self.program.functions.iter().find(|one| one.id == id);
+            let found = callee
+                .map_or(0, |callee| Decisions::new(self.program, callee).of(&callee.reverse_postorder()));
+            self.called.borrow_mut().insert(id, found);
+            found
+        })
+    }
 }

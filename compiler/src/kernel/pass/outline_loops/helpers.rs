@@ -19,7 +19,7 @@ use crate::kernel::mir::{
 };
 use crate::kernel::pass::region::{BodyMaker, Offset, SharedMemory};
 use crate::kernel::scratch::{MAX_BYTES, scratch_slot};
-use crate::kernel::verifier::code::is_large;
+use crate::kernel::verifier::code::Decisions;
 
 /// A large helper, and how it is called as a body.
 struct LargeHelper {
@@ -58,7 +58,7 @@ fn is_large_helper(program: &Program, function: &MirFunction) -> bool {
     let is_named = |inst: &Inst| inst.op == Op::FunctionAddr(function.id);
     let leaves = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Helper(Helper::TailCall), .. });
     is_helper
-        && is_large(program, function, &function.reverse_postorder())
+        && Decisions::new(program, function).are_too_many(&function.reverse_postorder())
         && !function.insts().any(leaves)
         && !program.functions.iter().flat_map(MirFunction::insts).any(is_named)
 }

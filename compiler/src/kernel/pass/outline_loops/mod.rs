@@ -30,7 +30,7 @@ use crate::kernel::mir::{
     Block, FunctionOrigin, Inst, KeptReason, MAX_ARGS, MirFunction, Op, Origin, Program, Target, Type, Value,
 };
 use crate::kernel::scratch::{MAX_BYTES, scratch_slot};
-use crate::kernel::verifier::code::is_large;
+use crate::kernel::verifier::code::Decisions;
 pub(super) use helpers::run as outline_helper;
 use parameters::Parameters;
 use pointees::Pointees;
@@ -49,8 +49,12 @@ pub fn run(program: &mut Program, at: usize) -> usize {
     let wanted: BTreeSet<Block> =
         heights.into_iter().filter(|(_, height)| height % step == 0).map(|(header, _)| header).collect();
     let next = |program: &Program, at: usize, attempted: &mut BTreeSet<Block>| {
-        let mut large = large_loops(program, at).into_iter().filter(|one| wanted.contains(&one.header));
-        large.find(|one| attempted.insert(one.header))
+        let decisions = Decisions::new(program, &program.functions[at]);
+        let mut open = loops(&program.functions[at]).into_iter().filter(|one| wanted.contains(&one.header));
+        let found = open.find(|one| !attempted.contains(&one.header) && decisions.are_too_many(&one.blocks));
+        found.inspect(|one| {
+            attempted.insert(one.header);
+        })
     };
     while let Some(mut one) = next(program, at + added, &mut attempted) {
         let id = program.next_id;
@@ -70,7 +74,8 @@ pub fn run(program: &mut Program, at: usize) -> usize {
 
 fn large_loops(program: &Program, at: usize) -> Vec<IteratorLoop> {
     let function = &program.functions[at];
-    loops(function).into_iter().filter(|one| is_large(program, function, &one.blocks)).collect()
+    let decisions = Decisions::new(program, function);
+    loops(function).into_iter().filter(|one| decisions.are_too_many(&one.blocks)).collect()
 }
 
 /// What an outlined function needs of the program.
