@@ -166,8 +166,13 @@ fn root_pointers_change_between_iterations() {
         if (p != null) { *p = 1 } else { out[4] = 9 }\nif (before != null) { *before = 2 }\n\
         out[5] = m[3]\n\
         for (i in 0..n) {\n  if (p == null) { p = before } else { p = null }\n  if (p != null) { *p += 1 }\n}\n\
-        out[6] = m[3]";
-    assert_eq!(results("", body, 5), [12, 72, 62, 500, 9, 2, 5, 0]);
+        out[6] = m[3]\n\
+        var other: u32[2] = [0, 0]\nvar c = &other[0]\nvar d = &other[1]\n\
+        for (k, v in m) {\n  var t = c\n  c = d\n  d = t\n  *c += 1\n  *d += 10\n}\n\
+        m[3] = 0\np = null\nfor (i in 0..n) {\n  if (p == null) {\n    p = &m[3]\n  } else {\n    var t = p\n    \
+        p = &m[2]\n    if (p != null) {\n      *p += 1\n      p = t\n    }\n  }\n}\n\
+        if (p != null) { *p = 40000 }\nout[7] = m[3] + other[0] * 100 + other[1]";
+    assert_eq!(results("", body, 5), [12, 72, 62, 500, 9, 2, 5, 42112]);
 }
 
 #[test]

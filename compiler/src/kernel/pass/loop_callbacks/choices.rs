@@ -302,15 +302,15 @@ impl Choices {
         }
     }
 
-    /// Finds each pointer of the body before its first use, which all others come after.
+    /// Finds each pointer of the body before its first use, which all others come after. Where it is found, a pointer of the
+    /// header is the one from before the loop.
     fn find_at_uses(&self, function: &mut MirFunction, one: &mut IteratorLoop) {
+        let mut found: BTreeSet<Block> = BTreeSet::new();
         for value in self.changing.keys() {
             let order = function.reverse_postorder();
-            let using: Vec<Block> = order
-                .iter()
-                .copied()
-                .filter(|block| one.blocks.contains(block) && self.uses(function, *block, *value))
-                .collect();
+            let is_inside = |block: &Block| one.blocks.contains(block) && !found.contains(block);
+            let inside = order.iter().copied().filter(is_inside);
+            let using: Vec<Block> = inside.filter(|block| self.uses(function, *block, *value)).collect();
             let dominators = Dominators::new(function, &order);
             let Some(first) = using.iter().copied().reduce(|a, b| common(&dominators, a, b)) else {
                 continue;
@@ -318,13 +318,16 @@ impl Choices {
             let insts = &function.blocks[first].insts;
             let at = insts.iter().position(|inst| inst.op.reads(*value)).unwrap_or(insts.len());
             let rest = function.split(first, at);
-            let mut made = vec![rest];
-            let (join, own) = self.choose(function, first, *value, &mut made);
+            let start = function.push_block(function.blocks[first].span);
+            function.jump(first, start, Vec::new());
+            let mut made = vec![start];
+            let (join, own) = self.choose(function, start, *value, &mut made);
             function.jump(join, rest, Vec::new());
             for block in using.into_iter().filter(|block| *block != first).chain([rest]) {
                 self.replace(function, block, (*value, own));
             }
-            one.blocks.extend(made);
+            one.blocks.extend(made.iter().copied().chain([rest]));
+            found.extend(made);
         }
     }
 
@@ -415,10 +418,8 @@ impl Choices {
                     stores.extend(
                         words.filter(|((_, choice), _)| *choice == own).map(|(_, word)| (*word, arg)),
                     );
-                    {
-                        let known = function.append(from, Type::I32, Op::Const(own as u64));
-                        function.append(from, Type::I32, Op::Opaque { value: known, zero })
-                    }
+                    let known = function.append(from, Type::I32, Op::Const(own as u64));
+                    function.append(from, Type::I32, Op::Opaque { value: known, zero })
                 }
             };
             target.args.push(number);

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Choices, Number};
+use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::IteratorLoop;
-use crate::kernel::mir::{Block, MirFunction, Value};
+use crate::kernel::mir::{Block, MirFunction, Op, Value};
 
 impl Choices {
     /// Finds the classes: pointers that are passed for each other, no two of which are live at the start of one block.
@@ -54,6 +55,14 @@ impl Choices {
         classes
     }
 
+    /// The pointer that changes which a value is, tested or not.
+    fn pointer_of(&self, ops: &IndexVec<Value, Option<&Op>>, mut value: Value) -> Option<Value> {
+        while let Some(Op::NonNull(of)) = ops[value] {
+            value = *of;
+        }
+        self.changing.contains_key(&value).then_some(value)
+    }
+
     /// The pointers that are live at the start of each block, other than its parameters.
     fn live(
         &self,
@@ -62,13 +71,15 @@ impl Choices {
         used: &BTreeSet<Value>,
     ) -> BTreeMap<Block, BTreeSet<Value>> {
         let dominators = Dominators::new(function, &function.reverse_postorder());
+        let ops = function.definitions();
         let mut live: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();
         let inside = |block: Block| block == one.header || one.blocks.contains(&block);
         for block in one.blocks.iter().chain([&one.header]) {
             let data = &function.blocks[*block];
-            let mut read: BTreeSet<Value> = data.insts.iter().flat_map(|inst| inst.op.operands()).collect();
-            read.extend(data.term.operands());
-            read.retain(|value| self.changing.get(value).is_some_and(|changing| changing.block != *block));
+            let operands = data.insts.iter().flat_map(|inst| inst.op.operands()).chain(data.term.operands());
+            let mut read: BTreeSet<Value> =
+                operands.filter_map(|operand| self.pointer_of(&ops, operand)).collect();
+            read.retain(|value| self.changing[value].block != *block);
             if data.term.successors().any(|to| !inside(to)) {
                 let is_there = |value: &&Value| {
                     let own = self.changing[*value].block;
