@@ -169,18 +169,29 @@ fn root_pointers_change_between_iterations() {
         out[6] = m[3]\n\
         var other: u32[2] = [0, 0]\nvar c = &other[0]\nvar d = &other[1]\n\
         for (k, v in m) {\n  var t = c\n  c = d\n  d = t\n  *c += 1\n  *d += 10\n}\n\
+        var e = &other[0]\nfor (k, v in m) {\n  *e += 100\n  e = &other[1]\n}\n\
         m[3] = 0\np = null\nfor (i in 0..n) {\n  if (p == null) {\n    p = &m[3]\n  } else {\n    var t = p\n    \
         p = &m[2]\n    if (p != null) {\n      *p += 1\n      p = t\n    }\n  }\n}\n\
-        if (p != null) { *p = 40000 }\nout[7] = m[3] + other[0] * 100 + other[1]";
-    assert_eq!(results("", body, 5), [12, 72, 62, 500, 9, 2, 5, 42112]);
+        if (p != null) { *p = 40000 }\nout[7] = m[3] + other[0] * 1000 + other[1]";
+    assert_eq!(results("", body, 5), [12, 72, 62, 500, 9, 2, 5, 40000 + 121 * 1000 + 212]);
 }
 
 #[test]
 fn loops_that_cannot_be_callbacks_are_refused() {
     let items = "var r: ringbuf<Stat>(4096)";
     let body = "var last = r.reserve()\nfor (k, v in m) { last = r.reserve() }\nr.submit(last)";
-    let Err(errors) = try_compile_for("walks", &script(items, body), Target::default()) else {
-        panic!("no callback can hand a record on");
-    };
+    let compiled = |body: &str| try_compile_for("walks", &script(items, body), Target::default());
+    let Err(errors) = compiled(body) else { panic!("no callback can hand a record on") };
     assert!(errors.contains("KS0719") && errors.contains("no entry of a map"), "{errors}");
+    let bindings = |count: u32| {
+        let each = |line: fn(u32) -> String| (0..count).map(line).collect::<Vec<_>>().join("\n");
+        let declared = each(|one| format!("var b{one} = s[Pair {{ port: {one}, peer: 1 }}]"));
+        let changed =
+            each(|one| format!("if (v == {one}) {{ b{one} = s[Pair {{ port: {one}, peer: k }}] }}"));
+        let used = each(|one| format!("b{one}.hits += 1"));
+        format!("{declared}\nfor (k, v in m) {{\n{changed}\n}}\n{used}")
+    };
+    assert!(compiled(&bindings(4)).is_ok());
+    let Err(errors) = compiled(&bindings(5)) else { panic!("the verifier would follow too many") };
+    assert!(errors.contains("KS0719") && errors.contains("more than four"), "{errors}");
 }

@@ -1,6 +1,9 @@
 //! Edits and queries of the control-flow graph, and code appended to a block.
 
-use super::{Block, BlockData, Inst, MirFunction, Op, Predecessors, Size, Target, Terminator, Type, Value};
+use super::{
+    Block, BlockData, Inst, MirFunction, Op, Predecessors, Size, Slot, SlotData, Target, Terminator, Type,
+    Value,
+};
 use crate::index::Id;
 use crate::source::Span;
 
@@ -23,6 +26,13 @@ impl MirFunction {
     pub fn push_block(&mut self, span: Span) -> Block {
         let term = Terminator::Jump(Target::to(Block::new(self.blocks.len())));
         self.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
+    }
+
+    /// Appends a slot to the stack frame, at a multiple of 8. No other slot shares its bytes.
+    pub fn push_slot(&mut self, size: u32) -> Slot {
+        let position = self.slot_bytes.next_multiple_of(8);
+        self.slot_bytes = position.saturating_add(size.next_multiple_of(8));
+        self.slots.push(SlotData { size, position })
     }
 
     /// Moves the instructions of a block from `at` on, and its terminator, to a new block that it jumps to.

@@ -428,7 +428,7 @@ pub struct Program {
     pub context_has_pointers: bool,
     /// Which programs sleep.
     pub sleeping: Sleeping,
-    /// The bytes of the keys of the script's maps.
+    /// The bytes of the keys of the script's maps; 0 for local storage.
     pub keys: BTreeMap<MapId, u32>,
 }
 

@@ -4,9 +4,7 @@
 //! Passes before this one see all parameters of a function and all arguments of its calls.
 
 use super::new_insts::NewInsts;
-use crate::kernel::mir::{
-    Block, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Size, Slot, SlotData, Type,
-};
+use crate::kernel::mir::{Block, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Size, Slot, Type};
 
 /// Runs the pass on all functions; returns whether anything changed. It must run only once.
 pub fn run(program: &mut Program) -> bool {
@@ -59,10 +57,7 @@ fn pass_all(function: &mut MirFunction) -> bool {
     if words == 0 {
         return false;
     }
-    let position = function.slot_bytes.next_multiple_of(8);
-    let size = 8 * words as u32;
-    let slot = function.slots.push(SlotData { size, position });
-    function.slot_bytes = position.saturating_add(size);
+    let slot = function.push_slot(8 * words as u32);
     for block in function.blocks.ids() {
         pass_from(function, block, slot);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{NUMBER_OFFSET, SLOTS};
 use crate::kernel::mir::{
     BinaryOp, Block, Callee, Condition, Count, Helper, Inst, MapSymbol, MirFunction, Op, Origin, Size,
-    SlotData, Target, Terminator, Type, Value,
+    Target, Terminator, Type, Value,
 };
 
 /// Claims a scratch slot, whose address becomes `base`; ends the program by a fault, which is counted and has the
@@ -20,8 +20,7 @@ pub fn claim(function: &mut MirFunction, base: Value, faulted: u64, is_numbered:
     let span = function.span;
     function.blocks[entry].span = span;
     let [head, found, taken, none_free, claimed] = std::array::from_fn(|_| function.push_block(span));
-    let key = function.slots.push(SlotData { size: 4, position: function.slot_bytes });
-    function.slot_bytes += 8;
+    let key = function.push_slot(4);
     let first = function.append(entry, Type::I32, Op::Const(0));
     function.jump(entry, head, vec![first]);
 

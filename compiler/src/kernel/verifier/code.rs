@@ -2,6 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::{
     MAX_BRANCHES_KNOWN, MAX_DECISIONS_ITERATED, MAX_GROWN_KNOWN, MAX_INLINED_OFTEN, MAX_INLINED_ONCE,
@@ -111,14 +112,14 @@ pub struct Decisions<'a> {
     program: &'a Program,
     function: &'a MirFunction,
     definitions: OnceCell<IndexVec<Value, Option<&'a Op>>>,
-    /// Those of functions that it calls.
-    called: RefCell<BTreeMap<FuncId, usize>>,
+    /// Those of functions that are called, also by others that it calls.
+    called: Rc<RefCell<BTreeMap<FuncId, usize>>>,
 }
 
 impl<'a> Decisions<'a> {
     /// Those of a function.
     pub fn new(program: &'a Program, function: &'a MirFunction) -> Decisions<'a> {
-        Decisions { program, function, definitions: OnceCell::new(), called: RefCell::default() }
+        Decisions { program, function, definitions: OnceCell::new(), called: Rc::default() }
     }
 
     /// Whether there are too many in blocks, and in what they call, for a loop body.
@@ -162,8 +163,11 @@ impl<'a> Decisions<'a> {
         let known = self.called.borrow().get(&id).copied();
         known.unwrap_or_else(|| {
             let callee = self.program.functions.iter().find(|one| one.id == id);
-            let found = callee
-                .map_or(0, |callee| Decisions::new(self.program, callee).of(&callee.reverse_postorder()));
+            let found = callee.map_or(0, |function| {
+                let called = Rc::clone(&self.called);
+                let callee = Decisions { called, ..Decisions::new(self.program, function) };
+                callee.of(&function.reverse_postorder())
+            });
             self.called.borrow_mut().insert(id, found);
             found
         })

@@ -28,9 +28,7 @@ use crate::hir::MapId;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::{Exit, IteratorLoop};
 use crate::kernel::mir::loop_iterators::Over;
-use crate::kernel::mir::{
-    Block, Condition, MirFunction, Op, Origin, Slot, SlotData, Target, Type, Value, ssa_repair,
-};
+use crate::kernel::mir::{Block, Condition, MirFunction, Op, Origin, Slot, Target, Type, Value, ssa_repair};
 use crate::kernel::verifier::code::may_change_pointers;
 
 /// The limit of bytes of a key that is looked up before the first iteration.
@@ -155,12 +153,6 @@ fn is_nullable(ty: Type) -> bool {
     matches!(ty, Type::Ptr(origin) if origin.checked().is_some())
 }
 
-fn push_slot(function: &mut MirFunction, bytes: u32) -> Slot {
-    let (position, size) = (function.slot_bytes.next_multiple_of(8), bytes.next_multiple_of(8));
-    function.slot_bytes = position + size;
-    function.slots.push(SlotData { size, position })
-}
-
 fn address(function: &mut MirFunction, at: Block, slot: Slot) -> Value {
     function.append(at, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 })
 }
@@ -222,7 +214,7 @@ impl Choices {
         }
     }
 
-    /// Gives each edge that leaves the loop a block, which finds the pointers that code after the loop reads.
+    /// Puts a block on each edge that leaves the loop, which finds the pointers that code after the loop reads.
     fn leave(&self, function: &mut MirFunction, one: &IteratorLoop, used: &BTreeSet<Value>) -> Vec<Leaving> {
         let dominators = Dominators::new(function, &function.reverse_postorder());
         let to_end =
@@ -311,10 +303,9 @@ impl Choices {
             let is_inside = |block: &Block| one.blocks.contains(block) && !found.contains(block);
             let inside = order.iter().copied().filter(is_inside);
             let using: Vec<Block> = inside.filter(|block| self.uses(function, *block, *value)).collect();
+            let Some(any) = using.first().copied() else { continue };
             let dominators = Dominators::new(function, &order);
-            let Some(first) = using.iter().copied().reduce(|a, b| common(&dominators, a, b)) else {
-                continue;
-            };
+            let first = using.iter().copied().fold(any, |a, b| common(&dominators, a, b));
             let insts = &function.blocks[first].insts;
             let at = insts.iter().position(|inst| inst.op.reads(*value)).unwrap_or(insts.len());
             let rest = function.split(first, at);

@@ -182,6 +182,10 @@ fn replace(
     let mut form = CallbackForm::new(&region, &slots, zeros, surroundings, (scratch, &mut memory));
     let captures = Captures::new(&region, &mut form, memory)?;
     form.check_packets(&captures)?;
+    let is_other = |(kept, param): (&Option<Value>, &Value)| kept.is_some_and(|kept| kept != *param);
+    if captures.kept.iter().zip(region.params()).any(is_other) {
+        return Err(KeptReason::Pointer);
+    }
     if captures.memory.pointer_bytes() > MAX_BYTES {
         return Err(KeptReason::Size);
     }

@@ -51,10 +51,11 @@ pub fn run(program: &mut Program, at: usize) -> usize {
     let next = |program: &Program, at: usize, attempted: &mut BTreeSet<Block>| {
         let decisions = Decisions::new(program, &program.functions[at]);
         let mut open = loops(&program.functions[at]).into_iter().filter(|one| wanted.contains(&one.header));
-        let found = open.find(|one| !attempted.contains(&one.header) && decisions.are_too_many(&one.blocks));
-        found.inspect(|one| {
-            attempted.insert(one.header);
-        })
+        let is_next =
+            |one: &IteratorLoop| !attempted.contains(&one.header) && decisions.are_too_many(&one.blocks);
+        let found = open.find(is_next)?;
+        attempted.insert(found.header);
+        Some(found)
     };
     while let Some(mut one) = next(program, at + added, &mut attempted) {
         let id = program.next_id;

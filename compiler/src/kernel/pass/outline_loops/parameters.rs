@@ -2,9 +2,7 @@
 //! checks the function for any arguments, so it tests pointers that its caller knows not to be null.
 
 use crate::hir::FuncId;
-use crate::kernel::mir::{
-    Block, Callee, Helper, MapSymbol, MirFunction, Op, Origin, Size, SlotData, Type, Value,
-};
+use crate::kernel::mir::{Block, Callee, Helper, MapSymbol, MirFunction, Op, Origin, Size, Type, Value};
 use crate::kernel::pass::region::{Bases, BodyMaker, Entrance};
 use crate::kernel::scratch::{NUMBER_OFFSET, PARAMETER};
 
@@ -106,8 +104,7 @@ fn pointer_param(maker: &mut BodyMaker<'_>, start: Block, pointer: Value) -> Val
 
 /// Looks a scratch slot up by its number.
 fn look_up(function: &mut MirFunction, block: Block, number: Value) -> Value {
-    let slot = function.slots.push(SlotData { size: 4, position: function.slot_bytes });
-    function.slot_bytes += 8;
+    let slot = function.push_slot(4);
     let key = function.append(block, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
     function.append_store(block, number, key, 0);
     let map = function.append(block, Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Scratch));

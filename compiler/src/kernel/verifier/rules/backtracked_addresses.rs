@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Inst, MirFunction, Op, Origin, Size, Slot, SlotData, Type, Value};
+use crate::kernel::mir::{BinaryOp, Inst, MirFunction, Op, Origin, Size, Slot, Type, Value};
 use crate::kernel::pass::new_insts::NewInsts;
 use crate::kernel::pass::origins::Origins;
 
@@ -27,9 +27,7 @@ pub fn run(function: &mut MirFunction) -> bool {
         return false;
     }
     let is_hidden = |inst: &Inst| inst.result.is_some_and(|result| precise.contains(&result));
-    let position = function.slot_bytes.next_multiple_of(8);
-    let slot = function.slots.push(SlotData { size: 8, position });
-    function.slot_bytes = position.saturating_add(8);
+    let slot = function.push_slot(8);
     let MirFunction { blocks, values, .. } = function;
     for block in blocks.iter_mut() {
         let insts = std::mem::take(&mut block.insts);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::{Choice, Choices, Entries, EntryWords, address, push_slot};
+use super::{Choice, Choices, Entries, EntryWords, address};
 use crate::hir::MapId;
 use crate::kernel::mir::iterator_loops::IteratorLoop;
 use crate::kernel::mir::{
@@ -67,7 +67,7 @@ impl<'a> Before<'a> {
             let (entry, like) = self.entry(entries, keys[&entries.map]);
             for changing in choices.changing.values().filter(|changing| changing.reach.contains(&index)) {
                 if let Entry::Vacant(vacant) = choices.words.entry((changing.class, index)) {
-                    let slot = push_slot(self.function, 8);
+                    let slot = self.function.push_slot(8);
                     let word = address(self.function, self.at, slot);
                     self.function.append_store(self.at, entry, word, 0);
                     vacant.insert(word);
@@ -123,7 +123,7 @@ impl<'a> Before<'a> {
     }
 
     fn look_up(&mut self, map: Value, key_bytes: u32) -> Value {
-        let key = push_slot(self.function, key_bytes);
+        let key = self.function.push_slot(key_bytes.next_multiple_of(8));
         let key = address(self.function, self.at, key);
         let zero = self.function.append(self.at, Type::I64, Op::Const(0));
         for offset in (0..key_bytes).step_by(8) {
