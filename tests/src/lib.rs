@@ -52,23 +52,29 @@ pub fn allowed() -> Command {
     host
 }
 
-/// Returns a script that runs these lines in a program at every context switch, and prints the globals `a`,
-/// `b` and `c`.
+/// Returns a script that runs these lines in a program at the context switches of one CPU (two at once would
+/// write each other's globals), and prints the globals `a`, `b` and `c`.
 pub fn at_switches(declared: &str, body: &str) -> String {
     format!(
         "{declared}
         var a: i64 = -1
         var b: i64 = -1
         var c: i64 = -1
+        var runs: u64 = 0
         @tracepoint(\"sched/sched_switch\")
         fn switched(ctx: *trace_event_raw_sched_switch) -> i32 {{
+            if (cpu() != 0) {{ return 0 }}
             {body}
+            runs += 1
             return 0
         }}
         fn main() -> i32 {{
             var p = load(switched)
             if (attach(p, \"\", 0) != 0) {{ return 1 }}
-            for (i in 0..20) {{ sleep(1) }}
+            for (i in 0..10000) {{
+                if (runs > 3) {{ break }}
+                sleep(1)
+            }}
             detach(p)
             print(\"{{}} {{}} {{}}\", a, b, c)
             return 0
