@@ -145,7 +145,7 @@ impl Bits {
         }
         let inner = self.number(depth - 1, names);
         let constant = *self.rng.pick(CONSTANTS);
-        let template = match self.rng.below(12) {
+        let template = match self.rng.below(15) {
             0..=3 => format!("($ | {constant})"),
             4 => format!("($ & {constant})"),
             5 => format!("($ + {constant})"),
@@ -154,6 +154,15 @@ impl Bits {
             8 => format!("($ * {})", self.rng.pick(&[2, 3, 4, 8, 12])),
             9 => format!("($ >> {})", 1 + self.rng.below(5)),
             10 => format!("($ - {constant})"),
+            11..=13 => {
+                let operator = *self.rng.pick(&["|", "^", "*", "+", "-", "<<", ">>", "%", "/"]);
+                let (mask, other) = (*self.rng.pick(CONSTANTS), self.number(depth - 1, names));
+                return Node::expr(
+                    &ty,
+                    &format!("(($ & {constant}) {operator} ($ & {mask}))"),
+                    vec![inner, other],
+                );
+            }
             _ => {
                 let operator = *self.rng.pick(&["|", "&", "+", "^", "-"]);
                 let other = self.number(depth - 1, names);

@@ -20,25 +20,27 @@ pub fn greatest(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
-/// The bounds that a number's definition proves, also to the verifier, which knows nothing of the result of a
-/// division.
+/// The bounds that a number's definition proves.
 pub fn proven(
     ops: &IndexVec<Value, Option<impl Borrow<Op>>>,
     types: &IndexVec<Value, Type>,
     value: Value,
 ) -> Bounds {
-    proven_by(ops, types, value, &|_| true)
+    DefinitionBounds { ops, types, follows: None }.of(value)
 }
 
-/// Like [`proven`], using only the definitions of values for which `counts` returns true.
-pub fn proven_by(
+/// The bounds that a number's definition proves to the verifier of every kernel, from the definitions of values for which
+/// `follows` returns true.
+///
+/// It knows nothing of the result of a division, and before Linux 6.10 nothing of a product, or a number of combined bits, of
+/// two numbers that are no constants. Source: kernel/bpf/verifier.c, `adjust_scalar_min_max_vals`, v6.9.
+pub fn followed(
     ops: &IndexVec<Value, Option<impl Borrow<Op>>>,
     types: &IndexVec<Value, Type>,
     value: Value,
-    counts: &dyn Fn(Value) -> bool,
+    follows: &dyn Fn(Value) -> bool,
 ) -> Bounds {
-    let definitions = DefinitionBounds { ops, types, counts };
-    Bounds { least: 0, most: definitions.most(value, DEPTH) }.exact_if(definitions.constant(value))
+    DefinitionBounds { ops, types, follows: Some(follows) }.of(value)
 }
 
 impl Bounds {
@@ -62,12 +64,22 @@ impl Bounds {
 struct DefinitionBounds<'a, O> {
     ops: &'a IndexVec<Value, Option<O>>,
     types: &'a IndexVec<Value, Type>,
-    counts: &'a dyn Fn(Value) -> bool,
+    /// For the bounds that the verifier follows: the values whose definitions it knows of.
+    follows: Option<&'a dyn Fn(Value) -> bool>,
 }
 
 impl<O: Borrow<Op>> DefinitionBounds<'_, O> {
+    fn of(&self, value: Value) -> Bounds {
+        Bounds { least: 0, most: self.most(value, DEPTH) }.exact_if(self.constant(value))
+    }
+
     fn op(&self, value: Value) -> Option<&Op> {
         self.ops[value].as_ref().map(Borrow::borrow)
+    }
+
+    /// Whether bounds of a combination of two numbers follow from theirs.
+    fn combines(&self, a: Value, b: Value) -> bool {
+        self.follows.is_none() || self.constant(a).or(self.constant(b)).is_some()
     }
 
     fn constant(&self, value: Value) -> Option<u64> {
@@ -85,7 +97,7 @@ impl<O: Borrow<Op>> DefinitionBounds<'_, O> {
         let Some(depth) = depth.checked_sub(1) else { return whole };
         let of = |value: Value| self.most(value, depth);
         let found = match self.op(value) {
-            _ if !(self.counts)(value) => whole,
+            _ if self.follows.is_some_and(|follows| !follows(value)) => whole,
             Some(op) if op.is_test() => 1,
             Some(Op::Load { size: Size::B, .. }) => 0xff,
             Some(Op::Load { size: Size::H, .. }) => 0xffff,
@@ -100,6 +112,7 @@ impl<O: Borrow<Op>> DefinitionBounds<'_, O> {
             Some(Op::Below { value, bound }) => of(*value).min(bound - 1),
             Some(Op::Binary(BinaryOp::Add, a, b)) => of(*a).saturating_add(of(*b)),
             Some(Op::Binary(BinaryOp::And, a, b)) => of(*a).min(of(*b)),
+            Some(Op::Binary(BinaryOp::Or | BinaryOp::Mul, a, b)) if !self.combines(*a, *b) => whole,
             Some(Op::Binary(BinaryOp::Or, a, b)) => greatest(u64::BITS - (of(*a) | of(*b)).leading_zeros()),
             Some(Op::Binary(BinaryOp::Mul, a, b)) => match (of(*a), of(*b)) {
                 // It follows products of halves only.

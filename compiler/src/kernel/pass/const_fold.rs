@@ -164,7 +164,7 @@ impl Folder<'_> {
             }
             let low = op == BinaryOp::And && (right & right.wrapping_add(1)) == 0;
             let is_fresh = |value: Value| self.iterations.defined_in_iteration_of(self.block, value);
-            if low && bounds::proven_by(self.ops, self.types, a, &is_fresh).most <= right {
+            if low && bounds::followed(self.ops, self.types, a, &is_fresh).most <= right {
                 return Simpler::Value(a);
             }
         }

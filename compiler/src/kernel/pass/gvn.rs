@@ -6,7 +6,7 @@
 //! constant, and the compared number has bounds.
 //!
 //! The verifier has to see the bounds too. A comparison may be removed only if a value remains that the
-//! verifier knows to be below the bound: one whose definition proves it ([`bounds::proven`]), an
+//! verifier knows to be below the bound: one whose definition proves it ([`bounds::followed`]), an
 //! [`Op::Below`] in a dominator, or one inserted where the branch enters. In an iteration of an iterator only
 //! facts proven in the same iteration count ([`Iterations`]).
 
@@ -423,7 +423,7 @@ impl Gvn<'_> {
     fn below(&mut self, value: Value, bound: u64, ty: Type, block: Block) -> Option<Value> {
         let number = self.number(value);
         let is_fresh = |value: Value| self.iterations.defined_in_iteration_of(block, value);
-        let proven = bounds::proven_by(&self.ops, &self.function.values, number, &is_fresh);
+        let proven = bounds::followed(&self.ops, &self.function.values, number, &is_fresh);
         if proven.most < bound {
             return Some(value);
         }
