@@ -121,7 +121,7 @@ impl Parser<'_> {
             self.in_map = outside;
             let value = Box::new(value?);
             self.expect_punct(Punct::Greater)?;
-            let is_sized = !(self.in_local || self.in_map) || self.at_punct(Punct::OpenParen);
+            let is_sized = !(self.in_local || self.in_map) || self.at_size();
             let size = if is_sized { Some(self.map_size()?) } else { None };
             return Ok(TypeExprKind::Map { kind, key: first, value, size });
         }
@@ -133,9 +133,14 @@ impl Parser<'_> {
             return Ok(TypeExprKind::Ring(first, self.map_size()?));
         }
         self.since_011_as(202, kind.span, &format!("map kind `{}`", kind.name));
-        let sized = !STORAGE.contains(&kind.name.as_str()) || self.at_punct(Punct::OpenParen);
+        let sized = !STORAGE.contains(&kind.name.as_str()) || self.at_size();
         let size = if sized { Some(self.map_size()?) } else { None };
         Ok(TypeExprKind::Keyless { kind, value: Some(first), size })
+    }
+
+    /// Whether a type that needs no size has one. A parenthesis on the next line begins a statement.
+    fn at_size(&self) -> bool {
+        self.at_punct(Punct::OpenParen) && !self.item().starts_line
     }
 
     pub(super) fn map_size(&mut self) -> Parsed<Size> {
