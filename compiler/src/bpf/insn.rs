@@ -37,6 +37,9 @@ impl Reg {
         if number <= 10 { Some(Reg(number)) } else { None }
     }
 
+    /// The number of registers for values that calls keep: `R6` to `R9`.
+    pub const KEPT_BY_CALLS: usize = 4;
+
     /// Whether a call keeps what is in the register.
     #[must_use]
     pub const fn is_kept_by_calls(self) -> bool {

@@ -14,6 +14,7 @@
 //! each has its slot.
 
 mod claim;
+mod crowded;
 mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::frames::Frames;
 use super::mir::{Callee, Helper, MapSymbol, MirFunction, Op, Origin, Program, Slot, Type, Value};
 use crate::hir::FuncId;
+pub use crowded::relieve;
 pub use slots::Compact;
 use slots::{Moved, movable};
 
@@ -54,7 +56,7 @@ pub fn move_slots(program: &mut Program, frames: &BTreeMap<FuncId, Frames>) -> B
     let mut users = BTreeSet::new();
     // Helpers precede their callers.
     for function in functions.iter() {
-        let is_shared = frames.get(&function.id) == Some(&Frames::Shared);
+        let is_shared = matches!(frames.get(&function.id), Some(Frames::Shared | Frames::Small));
         let moves = moved.get(&function.id).is_some_and(|slots| !slots.is_empty());
         if is_shared || moves || callees(function).any(|callee| users.contains(&callee)) {
             users.insert(function.id);

@@ -81,8 +81,7 @@ impl MirFunction {
 
     /// Appends a store of a whole value.
     pub fn append_store(&mut self, block: Block, value: Value, base: Value, offset: u32) {
-        let size = size_of(self.values[value]);
-        let op = Op::Store { size, base, offset: constant_offset(offset), value };
+        let op = Op::store_whole(self.values[value], base, offset, value);
         let data = &mut self.blocks[block];
         data.insts.push(Inst { result: None, op, span: data.span });
     }
@@ -92,6 +91,11 @@ impl Op {
     /// A load of a whole value of a type.
     pub fn load_whole(ty: Type, base: Value, offset: u32) -> Op {
         Op::Load { size: size_of(ty), base, offset: constant_offset(offset) }
+    }
+
+    /// A store of a whole value of a type.
+    pub fn store_whole(ty: Type, base: Value, offset: u32, value: Value) -> Op {
+        Op::Store { size: size_of(ty), base, offset: constant_offset(offset), value }
     }
 }
 

@@ -15,12 +15,12 @@ mod jump_threading;
 mod kernel_pointers;
 mod known_bits;
 mod load_forwarding;
-mod loop_callbacks;
+pub(super) mod loop_callbacks;
 mod mem2reg;
 pub(super) mod new_insts;
 pub(super) mod origins;
 mod outline_loops;
-mod pack;
+pub(super) mod pack;
 mod packet_generations;
 mod phi_cycles;
 mod reassociate;
@@ -49,7 +49,7 @@ use super::mir::compact::compact;
 use super::mir::flow::Flow;
 use super::mir::verify::{VerifyError, verify, verify_packed};
 use super::mir::{MirFunction, Program};
-use super::scratch;
+use super::scratch::{self, reached};
 use super::verifier::code::{may_follow_all_paths, on_all_paths};
 use super::verifier::rules::{
     backtracked_addresses, dead_slots, linked_scalars, loop_carried, precise_constants, return_ranges,
@@ -305,6 +305,7 @@ fn finish(
         program.functions.iter().try_for_each(|function| check(function, PACK, checks))?;
     }
     program.functions.iter().try_for_each(|function| blame_pass(PACK, verify_packed(function)))?;
+    relieve(program, frames, checks, watch)?;
     make_numbers(program, checks, watch)?;
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {
@@ -317,6 +318,25 @@ fn finish(
     make_numbers(program, checks, watch)?;
     if checks == Checks::LastStage {
         program.functions.iter().try_for_each(|function| verified(function, "all passes"))?;
+    }
+    Ok(())
+}
+
+/// Relieves the registers of all functions that those with [`Frames::Small`] reach.
+fn relieve(
+    program: &mut Program,
+    frames: &BTreeMap<FuncId, Frames>,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
+    let small = frames.iter().filter(|(_, frames)| **frames == Frames::Small).map(|(id, _)| id);
+    let small = reached(&program.functions, small);
+    for function in program.functions.iter_mut().filter(|function| small.contains(&function.id)) {
+        program.scratch_bytes = scratch::relieve(function, program.scratch_bytes);
+        check(function, SCRATCH, checks)?;
+    }
+    if !small.is_empty() {
+        watch(SCRATCH, program);
     }
     Ok(())
 }

@@ -6,6 +6,9 @@
 use super::new_insts::NewInsts;
 use crate::kernel::mir::{Block, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Size, Slot, Type};
 
+/// The name of the parameter with the address of the block.
+pub const FURTHER: &str = "__further";
+
 /// Runs the pass on all functions; returns whether anything changed. It must run only once.
 pub fn run(program: &mut Program) -> bool {
     let mut changed = false;
@@ -24,7 +27,7 @@ fn receive(function: &mut MirFunction) -> bool {
     }
     let further = function.blocks[entry].params.split_off(MAX_ARGS - 1);
     function.params.truncate(MAX_ARGS - 1);
-    function.params.push("__further".to_owned());
+    function.params.push(FURTHER.to_owned());
     let base = function.values.push(Type::Ptr(Origin::Memory));
     function.blocks[entry].params.push(base);
     let mut received = NewInsts { insts: Vec::new(), span: function.span };

@@ -7,8 +7,8 @@
 //! way, and written to `random/kept/` as a case to keep. A script that makes the kernel itself fail
 //! ends the run and is not shrunk. The final table counts the pairs of construct and program type in the
 //! scripts that loaded. `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that
-//! kernel, and counts the scripts that are refused for it; `KS_RANDOM_COMPILE_ONLY=1` loads
-//! none; `tests/tests/emulated/random_kernels.rs` loads
+//! kernel, and counts the scripts that are refused for it; `KS_RANDOM_DEFAULT=1` compiles all as `ks build` does without
+//! flags, for the newest kernels; `KS_RANDOM_COMPILE_ONLY=1` loads none; `tests/tests/emulated/random_kernels.rs` loads
 //! such scripts there.
 //!
 //! Scripts consist of the productions in `ks_compiler_testing::script`, and a program of `bits`.
@@ -137,6 +137,9 @@ fn seeds() -> Vec<u64> {
 
 /// Chooses the machine for the script of a seed: one of the instruction sets that the target has.
 fn machine(seed: u64) -> Machine {
+    if std::env::var_os("KS_RANDOM_DEFAULT").is_some() {
+        return Arch::X86_64.into();
+    }
     let target = std::env::var("KS_RANDOM_TARGET").ok();
     let kernel: Option<KernelVersion> = target.map(|text| text.parse().expect("a version of the kernel"));
     let mut levels = vec![Cpu::V3, Cpu::V4, Cpu::V1, Cpu::V2];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Surroundings, is_checked};
+use super::{CAPTURED, Surroundings, is_checked};
 use crate::hir::FuncId;
 use crate::kernel::mir::iterator_loops::Iteration;
 use crate::kernel::mir::loop_iterators::Over;
@@ -260,8 +260,8 @@ impl Form for CallbackForm<'_> {
 
     fn enter(&self, region: &Region<'_>, maker: &mut BodyMaker<'_>) -> Entrance {
         let names: &[&str] = match region.one.iteration() {
-            Iteration::Number(_) => &["__index", "__captured"],
-            Iteration::MapEntry { .. } => &["__map", "__key", "__entry", "__captured"],
+            Iteration::Number(_) => &["__index", CAPTURED],
+            Iteration::MapEntry { .. } => &["__map", "__key", "__entry", CAPTURED],
         };
         maker.body.params = names.iter().map(|name| (*name).to_owned()).collect();
         let block = maker.block();

@@ -56,6 +56,9 @@ use crate::kernel::scratch::scratch_slot;
 /// The limit of bytes that a callback shares with its caller: the rest of the stack is for everything else.
 const MAX_BYTES: u32 = STACK_BYTES / 2;
 
+/// The name of a callback's parameter with the address of the words that it shares with its caller.
+pub const CAPTURED: &str = "__captured";
+
 /// What the loops of a function are in.
 struct Surroundings {
     receivers: Receivers,
