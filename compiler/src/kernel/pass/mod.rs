@@ -2,7 +2,7 @@
 
 mod address_folding;
 pub mod alias_analysis;
-mod bounds;
+pub(super) mod bounds;
 mod changes;
 mod const_fold;
 mod copy_elision;
@@ -52,7 +52,8 @@ use super::mir::{MirFunction, Program};
 use super::scratch::{self, reached};
 use super::verifier::code::{may_follow_all_paths, on_all_paths};
 use super::verifier::rules::{
-    backtracked_addresses, dead_slots, linked_scalars, loop_carried, precise_constants, return_ranges,
+    backtracked_addresses, checked_sums, dead_slots, linked_scalars, loop_carried, precise_constants,
+    return_ranges,
 };
 use crate::hir::FuncId;
 use changes::Changes;
@@ -107,6 +108,7 @@ const LAST: &[(&str, LastPass)] = &[
     ("loop_carried", loop_carried::run),
     ("precise_constants", precise_constants::run),
     ("return_ranges", return_ranges::run),
+    ("checked_sums", checked_sums::run),
     ("linked_scalars", linked_scalars::run),
     ("dead_slots", dead_slots::run),
     ("unused_slots", unused_slots::run),

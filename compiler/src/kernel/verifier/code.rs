@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{
-    MAX_BRANCHES_KNOWN, MAX_DECISIONS_ITERATED, MAX_GROWN_KNOWN, MAX_INLINED_OFTEN, MAX_INLINED_ONCE,
-    MAX_ON_ALL_PATHS, MAX_POINTERS_CHANGED, MAX_STEPS_KNOWN, MAX_UNROLLED,
+    MAX_BRANCHES_KNOWN, MAX_CHECKS_LINKED, MAX_DECISIONS_ITERATED, MAX_GROWN_KNOWN, MAX_INLINED_OFTEN,
+    MAX_INLINED_ONCE, MAX_ON_ALL_PATHS, MAX_POINTERS_CHANGED, MAX_STEPS_KNOWN, MAX_UNROLLED,
 };
 use crate::hir::FuncId;
 use crate::index::IndexVec;
@@ -81,6 +81,11 @@ pub fn may_know_grown(numbers: usize) -> bool {
 /// Whether each of the numbers may be known of which the last is computed from so many others, at one merge after another.
 pub fn may_know_steps(steps: usize) -> bool {
     steps <= MAX_STEPS_KNOWN
+}
+
+/// Whether so many checks of a number and its sums with constants may be linked.
+pub fn may_link_checks(checks: usize) -> bool {
+    checks <= MAX_CHECKS_LINKED
 }
 
 /// Whether so many pointers to entries may be changed by iterations of loops that are called.

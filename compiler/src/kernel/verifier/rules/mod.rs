@@ -3,6 +3,7 @@
 //! that only improve code: what they hide must stay hidden.
 
 pub mod backtracked_addresses;
+pub mod checked_sums;
 pub mod dead_slots;
 pub mod linked_scalars;
 pub mod loop_carried;

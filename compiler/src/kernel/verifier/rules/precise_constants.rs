@@ -20,6 +20,7 @@ use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::iterator_loops::{headers, natural_blocks};
 use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, MirFunction, Op, Origin, Terminator, Type, Value};
+use crate::kernel::pass::bounds::{self, greatest};
 use crate::kernel::pass::origins::Origins;
 use crate::kernel::pass::region::HiddenZeros;
 use crate::kernel::verifier::code::{has_many_branches, may_know_grown, may_know_steps};
@@ -47,10 +48,12 @@ pub fn run(function: &mut MirFunction) -> bool {
         decides,
         kept: IndexVec::new(),
         grown: BTreeSet::new(),
+        most: IndexVec::new(),
         zeros: None,
     };
     constants.keep(&order);
     constants.grown = constants.grown(&order);
+    constants.most = constants.most(&order);
     order.into_iter().for_each(|block| constants.hide(block));
     constants.zeros.is_some()
 }
@@ -66,6 +69,8 @@ struct Constants<'a> {
     kept: IndexVec<Value, bool>,
     /// The parameters of blocks that are computed from earlier ones on some paths.
     grown: BTreeSet<Value>,
+    /// The greatest number that the parameter of a block may be, if an address is checked that is computed from it.
+    most: IndexVec<Value, Option<u64>>,
     zeros: Option<HiddenZeros>,
 }
 
@@ -160,6 +165,31 @@ impl Constants<'_> {
         if are_few { BTreeSet::new() } else { found.into_keys().collect() }
     }
 
+    /// What parameters are at most, of which checks of addresses depend. A check that is certain is no branch.
+    fn most(&self, order: &[Block]) -> IndexVec<Value, Option<u64>> {
+        let function = &*self.function;
+        let checked = function.insts().filter_map(|inst| match inst.op {
+            Op::Below { value, .. } => Some(value),
+            _ => None,
+        });
+        let origins = Origins::new(function);
+        let checked = origins.until(checked.collect(), |op| matches!(op, Op::Call { .. } | Op::Load { .. }));
+        let mut most = IndexVec::filled(function.values.len(), None);
+        for target in order.iter().flat_map(|block| function.blocks[*block].term.targets()) {
+            for (arg, param) in target.args.iter().zip(&function.blocks[target.block].params) {
+                if checked[*param] {
+                    let own = bounds::followed(&origins.definitions, &function.values, *arg, &|_| true).most;
+                    most[*param] = most[*param].max(Some(own));
+                }
+            }
+        }
+        for value in function.values.ids() {
+            let whole = greatest(function.values[value].bits().unwrap_or(u64::BITS));
+            most[value] = most[value].filter(|most| *most <= whole >> 1);
+        }
+        most
+    }
+
     /// Hides the constants that a block passes on, and what it passes for numbers that grow.
     fn hide(&mut self, block: Block) {
         let mut term = self.function.blocks[block].term.clone();
@@ -168,21 +198,25 @@ impl Constants<'_> {
             for (arg, param) in target.args.iter_mut().zip(params) {
                 let counts = self.constant[*arg] && self.decides[param] && !self.kept[param];
                 if counts || self.grown.contains(&param) {
-                    *arg = self.hidden(block, *arg);
+                    *arg = self.hidden(block, *arg, self.most[param]);
                 }
             }
         }
         self.function.blocks[block].term = term;
     }
 
-    fn hidden(&mut self, block: Block, value: Value) -> Value {
+    /// Hides a number of which the verifier is to know that it is at most `most`.
+    fn hidden(&mut self, block: Block, value: Value, most: Option<u64>) -> Value {
         let ty = self.function.values[value];
         if let Type::Ptr(_) = ty {
             return value;
         }
         let function = &mut *self.function;
         let zero = self.zeros.get_or_insert_with(|| zeros(function)).of(ty);
-        function.append(block, ty, Op::Opaque { value, zero })
+        let hidden = function.append(block, ty, Op::Opaque { value, zero });
+        let Some(most) = most else { return hidden };
+        let mask = function.append(block, ty, Op::Const(greatest(u64::BITS - most.leading_zeros())));
+        function.append(block, ty, Op::Binary(BinaryOp::And, hidden, mask))
     }
 }
 
