@@ -15,7 +15,7 @@ pub struct Growing {
 }
 
 /// The kinds of scripts.
-pub const GROWING: [Growing; 3] = [
+pub const GROWING: [Growing; 5] = [
     Growing {
         name: "text",
         unit: "comparisons of a string",
@@ -29,6 +29,18 @@ pub const GROWING: [Growing; 3] = [
         script: comparisons_in_packets,
     },
     Growing { name: "fields", unit: "fields of a parser", sizes: [1, 10, 30, 60], script: parser },
+    Growing {
+        name: "offsets",
+        unit: "lines that read a packet and an array at three unknown offsets",
+        sizes: [1, 5, 20, 60],
+        script: unknown_offsets,
+    },
+    Growing {
+        name: "records",
+        unit: "fields compared of three records at unknown offsets of a packet",
+        sizes: [1, 4, 16, 48],
+        script: records_in_packets,
+    },
 ];
 
 fn comparisons_of_text(count: usize) -> String {
@@ -105,4 +117,38 @@ fn parser(fields: usize) -> String {
         );
     }
     script + "    out.submit(r)\n    return XDP_PASS\n}\n"
+}
+
+/// Adds what is at three offsets and the same distances from them, as filters and checksums do.
+fn unknown_offsets(lines: usize) -> String {
+    let mut script = String::from(
+        "struct Offsets { x: u32, y: u16, z: u8 }\nvar table : u32[64]\nvar sum : u64 = 0\n@xdp\n\
+         fn add(ctx: *xdp_md) -> xdp_action {\n    var p = ctx->data\n    var w = p as *Offsets\n    \
+         var x = w->x\n    var y: u32 = w->y\n    var z: u32 = w->z\n    var s: u64 = 0\n",
+    );
+    for at in 0..lines {
+        let _ = writeln!(script, "    s += (p[x + {at}] ^ p[y + {at}]) + table[x + {at}] * table[z + {at}]");
+    }
+    script + "    sum += s\n    return XDP_PASS\n}\n"
+}
+
+/// Compares three records field by field, as a vote does.
+fn records_in_packets(fields: usize) -> String {
+    let mut script = String::from("struct Record { size: u32");
+    for number in 0..fields {
+        let _ = write!(script, ", field{number}: u32");
+    }
+    script +=
+        " }\nvar different : u64 = 0\n@xdp\nfn vote(ctx: *xdp_md) -> xdp_action {\n    var p = ctx->data\n";
+    for (at, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let _ = writeln!(script, "    var {name} = (p + p[{}]) as *Record", 14 + at);
+    }
+    for number in 0..fields {
+        let field = format!("field{number}");
+        let _ = writeln!(
+            script,
+            "    if (a->{field} != b->{field} && a->{field} != c->{field}) {{ different += 1 }}"
+        );
+    }
+    script + "    return XDP_PASS\n}\n"
 }

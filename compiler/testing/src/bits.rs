@@ -110,7 +110,7 @@ impl Bits {
     }
 
     fn read(&mut self) -> Node {
-        match self.rng.below(5) {
+        match self.rng.below(6) {
             0 => Node::stmt("bits_out += bits_table[$]", vec![self.number(2, VARIABLES_AND_INDEX)]),
             1 => Node::stmt("bits_out += bits_at($)", vec![self.number(2, VARIABLES_AND_INDEX)]),
             2 => {
@@ -125,6 +125,7 @@ impl Bits {
                 let near = Node::stmt("var near: u16[9] = []", Vec::new());
                 Node::stmt("if (bits_x > 1) $", vec![Node::block(vec![near, filled, read])])
             }
+            4 => self.many_offsets(),
             _ => {
                 let condition = *self.rng.pick(&[">=", ">", "!="]);
                 let limit = 1 + self.rng.below(self.size);
@@ -135,6 +136,34 @@ impl Bits {
                 Node::stmt("if (bits_y != 1) $", vec![Node::block(vec![other, written])])
             }
         }
+    }
+
+    /// Generates reads at the same distances from several numbers.
+    fn many_offsets(&mut self) -> Node {
+        const OFFSETS: &[&str] = &["bits_px", "bits_py", "bits_pz"];
+        const MEMORY: &[&str] =
+            &["bits_table[AT]", "near[AT]", "((ctx->data + (AT)) as *BitsPart)->a[1]", "bits_packet->a[AT]"];
+        let numbers = 1 + self.rng.below(OFFSETS.len());
+        let mut stmts = vec![
+            Node::stmt("var near: u16[9] = []", Vec::new()),
+            Node::stmt("var bits_packet = (ctx->data + (bits_x & 63)) as *BitsPart", Vec::new()),
+        ];
+        for name in &OFFSETS[..numbers] {
+            let number = self.number(1, VARIABLES_AND_INDEX);
+            stmts.push(Node::stmt(&format!("var {name}: u32 = $"), vec![number]));
+        }
+        let memory: Vec<&str> = OFFSETS[..numbers].iter().map(|_| *self.rng.pick(MEMORY)).collect();
+        let operator = *self.rng.pick(&["+", "^", "*"]);
+        for line in 0..2 + self.rng.below(12) {
+            let read = |(memory, name): (&&str, &&str)| memory.replace("AT", &format!("{name} + {line}"));
+            let reads: Vec<String> = memory.iter().zip(OFFSETS).map(read).collect();
+            let text = match self.rng.below(3) {
+                0 => format!("if ({} > 3) {{ bits_out += {line} }}", reads.join(&format!(" {operator} "))),
+                _ => format!("bits_out += ({}) as u32", reads.join(&format!(" {operator} "))),
+            };
+            stmts.push(Node::stmt(&text, Vec::new()));
+        }
+        Node::stmt("if (bits_y != 2) $", vec![Node::block(stmts)])
     }
 
     /// Generates a 32-bit expression of these names.

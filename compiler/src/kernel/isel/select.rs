@@ -3,6 +3,7 @@
 //! Constants and addresses are rematerialised at every use: an immediate or one instruction costs less than a
 //! register held across a call. A few that stand in a register already are used from there until the next call. A comparison that is only used by a branch is fused with it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use regalloc2::{RegClass, VReg};
@@ -25,7 +26,8 @@ pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
     let whole_order = function.reverse_postorder();
     let predecessors = function.predecessors(&whole_order);
     let is_kept = |block: &mir::Block| passed_on(function, &predecessors, *block).is_none();
-    let order: Vec<mir::Block> = whole_order.iter().copied().filter(is_kept).collect();
+    let mut order: Vec<mir::Block> = whole_order.iter().copied().filter(is_kept).collect();
+    put_missing_first(function, &predecessors, &mut order);
     let mut position = IndexVec::new();
     for _ in function.blocks.ids() {
         position.push(usize::MAX);
@@ -62,6 +64,37 @@ pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
     selected
 }
 
+/// The block that a branch on a packet's bytes reaches without them, if it is to follow the branch.
+fn missing(
+    function: &mir::MirFunction,
+    predecessors: &Predecessors,
+    block: mir::Block,
+) -> Option<mir::Block> {
+    match &function.blocks[block].term {
+        Terminator::Branch { cond, otherwise, .. } if function.missing_first => {
+            let mut insts = function.blocks[block].insts.iter().rev();
+            let test = insts.find(|inst| inst.result == Some(*cond))?;
+            let is_own = predecessors[otherwise.block].len() == 1;
+            (is_own && matches!(test.op, Op::Within { .. })).then_some(otherwise.block)
+        }
+        _ => None,
+    }
+}
+
+/// Moves the blocks that are to follow branches there.
+fn put_missing_first(function: &mir::MirFunction, predecessors: &Predecessors, order: &mut Vec<mir::Block>) {
+    let only_jumps = |block: &mir::Block| matches!(function.blocks[*block].term, Terminator::Jump(_));
+    let after = |block: mir::Block| missing(function, predecessors, block).filter(only_jumps);
+    let moved: BTreeSet<mir::Block> = order.iter().filter_map(|block| after(*block)).collect();
+    if moved.is_empty() {
+        return;
+    }
+    for block in std::mem::take(order).into_iter().filter(|block| !moved.contains(block)) {
+        order.push(block);
+        order.extend(after(block));
+    }
+}
+
 /// The target of a block that only passes arguments on, after a branch: the branch goes there itself.
 fn passed_on<'f>(
     function: &'f mir::MirFunction,
@@ -69,6 +102,9 @@ fn passed_on<'f>(
     block: mir::Block,
 ) -> Option<&'f mir::Target> {
     let [from] = &predecessors[block] else { return None };
+    if missing(function, predecessors, *from) == Some(block) {
+        return None;
+    }
     let data = &function.blocks[block];
     match (&data.term, &function.blocks[*from].term) {
         (Terminator::Jump(to), Terminator::Branch { .. }) => {

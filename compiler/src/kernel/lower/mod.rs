@@ -464,6 +464,7 @@ impl<'a> Lowerer<'a> {
             is_program,
             is_called: !is_program || matches!(source.target, Target::Period { .. }),
             returns_bool: is_program && Self::program_kind(source.kind) == Some(ProgramKind::Cgroup),
+            missing_first: false,
             context: specialization
                 .as_ref()
                 .and_then(|one| passable_context(one.context?.name))

@@ -321,6 +321,8 @@ pub struct MirFunction {
     pub is_called: bool,
     /// Whether the verifier must see that the result is 0 or 1, as in cgroup programs.
     pub returns_bool: bool,
+    /// Whether what a packet lacks the bytes for follows the test (`verifier::rules::missing_first`).
+    pub missing_first: bool,
     /// The struct of its context, if the verifier permits that context as an argument of a global function.
     pub context: Option<&'static str>,
     /// The names of the parameters. Hidden parameters begin with `__`.

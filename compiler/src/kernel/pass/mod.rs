@@ -52,8 +52,8 @@ use super::mir::{MirFunction, Program};
 use super::scratch::{self, reached};
 use super::verifier::code::{may_follow_all_paths, on_all_paths};
 use super::verifier::rules::{
-    backtracked_addresses, checked_sums, dead_slots, linked_scalars, loop_carried, precise_constants,
-    return_ranges,
+    backtracked_addresses, checked_sums, dead_slots, linked_scalars, loop_carried, missing_first,
+    precise_constants, return_ranges,
 };
 use crate::hir::FuncId;
 use changes::Changes;
@@ -106,6 +106,7 @@ const LAST: &[(&str, LastPass)] = &[
     ("backtracked_addresses", backtracked_addresses::run),
     ("known_bits", known_bits::run),
     ("loop_carried", loop_carried::run),
+    ("missing_first", missing_first::run),
     ("precise_constants", precise_constants::run),
     ("return_ranges", return_ranges::run),
     ("checked_sums", checked_sums::run),

@@ -149,6 +149,7 @@ fn reader(id: FuncId, span: Span) -> MirFunction {
         is_program: false,
         is_called: true,
         returns_bool: false,
+        missing_first: false,
         context: None,
         params: Vec::new(),
         ret: Type::I32,

@@ -31,6 +31,7 @@ pub(super) fn builder() -> Builder {
         is_program: false,
         is_called: true,
         returns_bool: false,
+        missing_first: false,
         context: None,
         params: Vec::new(),
         ret: Type::I64,

@@ -36,7 +36,7 @@ struct Reading {
 pub fn relieve(function: &mut MirFunction, start: u32) -> u32 {
     let crowded = crowded(function);
     let mut readings: BTreeMap<Value, Reading> = BTreeMap::new();
-    for (value, load) in lasting_loads(function) {
+    for (value, load) in constant_loads(function) {
         if crowded.contains(&value) {
             readings.insert(value, Reading { load, store: None });
         }
@@ -61,7 +61,7 @@ pub fn relieve(function: &mut MirFunction, start: u32) -> u32 {
 }
 
 /// The values that are loaded from words of the caller's frame, which nothing writes while the function runs.
-fn lasting_loads(function: &MirFunction) -> Vec<(Value, Op)> {
+fn constant_loads(function: &MirFunction) -> Vec<(Value, Op)> {
     let params = &function.blocks[function.entry()].params;
     let names = function.params.iter().zip(params);
     let words = names.filter(|(name, _)| [FURTHER, CAPTURED].contains(&name.as_str())).map(|(_, base)| *base);
@@ -81,10 +81,10 @@ fn lasting_loads(function: &MirFunction) -> Vec<(Value, Op)> {
                 _ => is_passed_on = true,
             }
         }
-        let lasting = loads.into_iter().filter(|(offset, value, _)| {
+        let constant = loads.into_iter().filter(|(offset, value, _)| {
             !is_passed_on && !written.contains(&(offset & !7)) && needs_no_test(function.values[*value])
         });
-        found.extend(lasting.map(|(_, value, load)| (value, load)));
+        found.extend(constant.map(|(_, value, load)| (value, load)));
     }
     found
 }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use super::{
     MAX_BRANCHES_KNOWN, MAX_CHECKS_LINKED, MAX_DECISIONS_ITERATED, MAX_GROWN_KNOWN, MAX_INLINED_OFTEN,
-    MAX_INLINED_ONCE, MAX_ON_ALL_PATHS, MAX_POINTERS_CHANGED, MAX_STEPS_KNOWN, MAX_UNROLLED,
+    MAX_INLINED_ONCE, MAX_ON_ALL_PATHS, MAX_PASSED_FIRST, MAX_POINTERS_CHANGED, MAX_STEPS_KNOWN,
+    MAX_UNROLLED,
 };
 use crate::hir::FuncId;
 use crate::index::IndexVec;
@@ -86,6 +87,13 @@ pub fn may_know_steps(steps: usize) -> bool {
 /// Whether so many checks of a number and its sums with constants may be linked.
 pub fn may_link_checks(checks: usize) -> bool {
     checks <= MAX_CHECKS_LINKED
+}
+
+/// Whether the verifier may follow passed tests of packet pointers first, which test each for so many numbers of bytes.
+pub fn may_pass_first(tests: impl Iterator<Item = usize>) -> bool {
+    let combinations =
+        tests.filter(|numbers| *numbers > 1).fold(1, |all: usize, one| all.saturating_mul(one + 1));
+    combinations <= MAX_PASSED_FIRST
 }
 
 /// Whether so many pointers to entries may be changed by iterations of loops that are called.

@@ -64,6 +64,9 @@ const MAX_STEPS_KNOWN: usize = 12;
 /// The limit of checks of a number and its sums with constants that the verifier may link: each leaves two ranges behind.
 const MAX_CHECKS_LINKED: usize = 2;
 
+/// The limit of combinations of bytes behind packet pointers of which the verifier may follow those that are there first.
+const MAX_PASSED_FIRST: usize = 64;
+
 /// The limit of pointers to entries that iterations of a function's called loops change. Each is another state where it is not
 /// changed yet, and mostly was one before the loop: four are 86,000 verified instructions around few of their own.
 const MAX_POINTERS_CHANGED: usize = 4;

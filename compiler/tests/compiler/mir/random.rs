@@ -90,6 +90,7 @@ fn function(rng: &mut Rng, id: usize, callees: Vec<FuncId>) -> MirFunction {
         is_program: callees.len() == id && id == FUNCTIONS - 1,
         is_called: callees.len() != id || id != FUNCTIONS - 1,
         returns_bool: false,
+        missing_first: false,
         context: None,
         params: Vec::new(),
         ret: Type::I64,

@@ -75,6 +75,7 @@ impl<'a> BodyMaker<'a> {
             is_program: false,
             is_called: true,
             returns_bool: false,
+            missing_first: false,
             context: source.context,
             params: Vec::new(),
             ret: Type::I32,

@@ -1,4 +1,4 @@
-//! Checked sums: places of an array or a packet that are one number and different constants, each with a check.
+//! Checked sums: offsets in an array or a packet that are one number and different constants, each with a check.
 //!
 //! - Rule: what a branch says of a number, the verifier knows of its copies and of its sums with constants. A check of
 //!   `x + 1` leaves two ranges of `x` behind, one of `x + 2` two more, and with three such numbers the states are a product.
@@ -6,7 +6,7 @@
 //! - Kernels: all for copies; 6.10 and later for sums, late 6.18 also for those of 32 bits.
 //! - Here: the number is added to the constant, which links neither; nothing that is computed relies on the range of the
 //!   number itself. It takes an instruction more where the constant is 0.
-//! - Cases: `places_of_numbers`, whose nine lines were more than a million instructions.
+//! - Cases: `unknown_offsets`, whose nine lines were more than a million instructions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,5 +7,6 @@ pub mod checked_sums;
 pub mod dead_slots;
 pub mod linked_scalars;
 pub mod loop_carried;
+pub mod missing_first;
 pub mod precise_constants;
 pub mod return_ranges;

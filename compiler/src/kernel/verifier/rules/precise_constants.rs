@@ -165,7 +165,8 @@ impl Constants<'_> {
         if are_few { BTreeSet::new() } else { found.into_keys().collect() }
     }
 
-    /// What parameters are at most, of which checks of addresses depend. A check that is certain is no branch.
+    /// What parameters are at most, of which checks of addresses depend, if a mask says the same: a check that is certain is
+    /// no branch, and another bound another state.
     fn most(&self, order: &[Block]) -> IndexVec<Value, Option<u64>> {
         let function = &*self.function;
         let checked = function.insts().filter_map(|inst| match inst.op {
@@ -185,7 +186,7 @@ impl Constants<'_> {
         }
         for value in function.values.ids() {
             let whole = greatest(function.values[value].bits().unwrap_or(u64::BITS));
-            most[value] = most[value].filter(|most| *most <= whole >> 1);
+            most[value] = most[value].filter(|most| *most <= whole >> 1 && most & (most + 1) == 0);
         }
         most
     }
@@ -215,7 +216,7 @@ impl Constants<'_> {
         let zero = self.zeros.get_or_insert_with(|| zeros(function)).of(ty);
         let hidden = function.append(block, ty, Op::Opaque { value, zero });
         let Some(most) = most else { return hidden };
-        let mask = function.append(block, ty, Op::Const(greatest(u64::BITS - most.leading_zeros())));
+        let mask = function.append(block, ty, Op::Const(most));
         function.append(block, ty, Op::Binary(BinaryOp::And, hidden, mask))
     }
 }
