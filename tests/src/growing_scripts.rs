@@ -38,7 +38,7 @@ pub const GROWING: [Growing; 5] = [
     Growing {
         name: "records",
         unit: "fields compared of three records at unknown offsets of a packet",
-        sizes: [1, 4, 16, 48],
+        sizes: [1, 8, 16, 48],
         script: records_in_packets,
     },
 ];
