@@ -17,7 +17,7 @@ use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
 use crate::kernel::mir::core::{CoreField, CoreQuestion};
 use crate::kernel::mir::{
-    self, BinaryOp, Callee, Condition, Op, Predecessors, Size, Terminator, Type, Value,
+    self, BinaryOp, Callee, Condition, Op, Origin, Predecessors, Size, Terminator, Type, Value,
 };
 use crate::source::Span;
 
@@ -329,6 +329,19 @@ impl Selector<'_> {
         dst
     }
 
+    /// Whether a pointer may be into the frame of a called function, or of its callers: like the frame pointer it must not be
+    /// the second operand of an addition then. A copy is not read again, and so no operands are swapped (`commute`).
+    fn may_be_in_frame(&self, pointer: Value) -> bool {
+        let ty = self.function.values[pointer];
+        self.function.is_called && matches!(ty, Type::Ptr(Origin::Stack | Origin::Memory))
+    }
+
+    fn copied(&mut self, src: VReg) -> VReg {
+        let dst = self.fresh();
+        self.push(InstKind::Move { dst, src });
+        dst
+    }
+
     /// The frame offset of a slot whose element `value` addresses. The value's register holds the frame
     /// pointer plus the index, and each access adds the offset of the slot.
     fn indexed_frame(&self, value: Value) -> Option<i32> {
@@ -458,8 +471,11 @@ impl Selector<'_> {
                 self.push(InstKind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
             }
             Op::PtrAdd(base, offset) => {
-                let lhs = self.register(*base);
+                let mut lhs = self.register(*base);
                 let rhs = self.rhs(*offset, Width::W64);
+                if matches!(rhs, Rhs::Reg(_)) && self.may_be_in_frame(*base) {
+                    lhs = self.copied(lhs);
+                }
                 let dst = self.define(result);
                 self.push(InstKind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
             }
