@@ -78,6 +78,11 @@ impl Body<'_, '_> {
         ty == common.u8 || ty == common.char
     }
 
+    /// Whether a cast converts to this type and from it.
+    fn is_number(&self, ty: TypeId) -> bool {
+        self.checker.types.int(ty).is_some() || ty == self.checker.types.common().char
+    }
+
     /// Reports a value of another type than `to`.
     pub(super) fn mismatch(&mut self, from: &Typed, to: TypeId) -> Expr {
         let (wanted, found) = (self.type_name(to), self.type_name(from.expr.ty));
@@ -88,6 +93,10 @@ impl Body<'_, '_> {
         }
         if self.checker.types.is_context_pointer(to) {
             diagnostic = diagnostic.note(CONTEXT);
+        } else if wanted == format!("*{found}") {
+            diagnostic = diagnostic.help("its address is meant: write `&` before it");
+        } else if self.is_number(to) && self.is_number(from.expr.ty) {
+            diagnostic = diagnostic.help(format!("write `as {wanted}` behind it"));
         }
         if wanted == found && from.expr.ty != to {
             diagnostic = diagnostic

@@ -36,7 +36,8 @@ impl Body<'_, '_> {
         if self.half() == Half::Kernel {
             self.report(
                 Diagnostic::error(703, cond.span, "loop never ends")
-                    .note("the kernel accepts a program only if each loop in it ends"),
+                    .note("the kernel accepts a program only if each loop in it ends")
+                    .help("write `while (1)` for a loop that `break` or `return` ends, or a condition that changes"),
             );
         }
         Expr { kind: ExprKind::Const(1), ..found }

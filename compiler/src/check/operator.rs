@@ -345,10 +345,18 @@ impl Body<'_, '_> {
                 .also(left.expr.span, format!("`{}`", self.type_name(a)))
                 .also(right.expr.span, format!("`{}`", self.type_name(b)))
         };
-        let reads = [a, b].contains(&self.checker.known.perf_read);
-        let diagnostic = diagnostic.maybe_help(
-            reads.then(|| "`read` gives a struct: write `read(..).scaled` or `read(..).raw`".into()),
-        );
+        let types = &self.checker.types;
+        let help = if [a, b].contains(&self.checker.known.perf_read) {
+            Some("`read` gives a struct: write `read(..).scaled` or `read(..).raw`")
+        } else if [(a, b), (b, a)]
+            .into_iter()
+            .any(|(a, b)| a == types.common().char && types.int(b).is_some())
+        {
+            Some("a character is no number: write `as u8` behind it")
+        } else {
+            None
+        };
+        let diagnostic = diagnostic.maybe_help(help.map(Into::into));
         self.report(diagnostic);
         self.error_expr(span)
     }

@@ -206,7 +206,7 @@ impl Body<'_, '_> {
             if !self.checker.types.is_error(found.expr.ty) {
                 self.report(
                     Diagnostic::error(619, value.span, "a constant needs a constant integer value")
-                        .help("write `var` for a value that is known at run time only"),
+                        .help("write `var` for a value that is no integer, or is known at run time only"),
                 );
             }
             self.declare(name, unknown);

@@ -208,6 +208,10 @@ fn called_helper<'h>(hir: &'h Hir, inst: &Inst) -> Option<(u32, &'h str)> {
     }
 }
 
+/// How a loop becomes one of which the verifier may follow each iteration.
+const SMALLER: &str = "give the loop a small constant range, no loop inside, and few comparisons and accesses in all \
+                       iterations together, or compile for a newer kernel";
+
 fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diagnostic> {
     let headline =
         |what: &str, since| format!("{what} needs Linux {since}, and this is compiled for {kernel}");
@@ -229,12 +233,12 @@ fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diag
                 "older kernels run it by bpf_loop, which it cannot be called by: {}",
                 kept.reason()
             ))
-            .help("give the loop a small constant range and no loop inside, or compile for a newer kernel"),
+            .help(SMALLER),
         None => Diagnostic::error(1005, inst.span, headline("this loop", LOOP_SINCE))
             .note(
                 "the verifier of older kernels follows every iteration, and has neither bpf_loop nor \
                  iterators",
             )
-            .help("give the loop a small constant range and no loop inside, or compile for a newer kernel"),
+            .help(SMALLER),
     })
 }
