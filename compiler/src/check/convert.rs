@@ -24,6 +24,9 @@ pub(super) fn combine(a: IntType, b: IntType) -> Option<IntType> {
     }
 }
 
+/// The help where a number is wanted and the result of `read` stands.
+pub(super) const READ_IS_A_STRUCT: &str = "`read` gives a struct: write `read(..).scaled` or `read(..).raw`";
+
 impl Body<'_, '_> {
     pub(super) fn int_type(&mut self, int: IntType) -> TypeId {
         self.checker.types.intern(TypeKind::Int(int))
@@ -79,7 +82,7 @@ impl Body<'_, '_> {
     }
 
     /// Whether a cast converts to this type and from it.
-    fn is_number(&self, ty: TypeId) -> bool {
+    pub(super) fn is_number(&self, ty: TypeId) -> bool {
         self.checker.types.int(ty).is_some() || ty == self.checker.types.common().char
     }
 
@@ -89,7 +92,7 @@ impl Body<'_, '_> {
         let mut diagnostic =
             Diagnostic::error(401, from.expr.span, format!("expected `{wanted}`, found `{found}`"));
         if from.expr.ty == self.checker.known.perf_read && self.checker.types.int(to).is_some() {
-            diagnostic = diagnostic.help("`read` gives a struct: write `read(..).scaled` or `read(..).raw`");
+            diagnostic = diagnostic.help(READ_IS_A_STRUCT);
         }
         if self.checker.types.is_context_pointer(to) {
             diagnostic = diagnostic.note(CONTEXT);

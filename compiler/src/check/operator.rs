@@ -1,6 +1,6 @@
 //! Operators (language reference, 3.3, 3.4 and 11.9).
 
-use super::convert::combine;
+use super::convert::{READ_IS_A_STRUCT, combine};
 use super::expr::Typed;
 use super::fold::typed_value;
 use super::function::Body;
@@ -345,13 +345,10 @@ impl Body<'_, '_> {
                 .also(left.expr.span, format!("`{}`", self.type_name(a)))
                 .also(right.expr.span, format!("`{}`", self.type_name(b)))
         };
-        let types = &self.checker.types;
+        let char = self.checker.types.common().char;
         let help = if [a, b].contains(&self.checker.known.perf_read) {
-            Some("`read` gives a struct: write `read(..).scaled` or `read(..).raw`")
-        } else if [(a, b), (b, a)]
-            .into_iter()
-            .any(|(a, b)| a == types.common().char && types.int(b).is_some())
-        {
+            Some(READ_IS_A_STRUCT)
+        } else if [a, b].contains(&char) && self.is_number(a) && self.is_number(b) {
             Some("a character is no number: write `as u8` behind it")
         } else {
             None

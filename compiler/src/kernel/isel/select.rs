@@ -83,12 +83,12 @@ fn missing(
 
 /// Moves the blocks that are to follow branches there.
 fn put_missing_first(function: &mir::MirFunction, predecessors: &Predecessors, order: &mut Vec<mir::Block>) {
+    if !function.missing_first {
+        return;
+    }
     let only_jumps = |block: &mir::Block| matches!(function.blocks[*block].term, Terminator::Jump(_));
     let after = |block: mir::Block| missing(function, predecessors, block).filter(only_jumps);
     let moved: BTreeSet<mir::Block> = order.iter().filter_map(|block| after(*block)).collect();
-    if moved.is_empty() {
-        return;
-    }
     for block in std::mem::take(order).into_iter().filter(|block| !moved.contains(block)) {
         order.push(block);
         order.extend(after(block));

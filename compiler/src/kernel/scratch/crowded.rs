@@ -54,8 +54,10 @@ pub fn relieve(function: &mut MirFunction, start: u32) -> u32 {
             end += 8;
         }
     }
-    for block in function.reverse_postorder() {
-        through_memory(function, block, &readings);
+    if !readings.is_empty() {
+        for block in function.reverse_postorder() {
+            through_memory(function, block, &readings);
+        }
     }
     end
 }
